@@ -22,6 +22,9 @@ import java.util.function.IntFunction;
 /// Live blocks of one allocator, by their index. Each allocator is measured in its own JVM, so that the compiler knows
 /// its class.
 abstract class Blocks {
+    /// Elements before and after the used ones of an array, so that threads do not write to the same cache line.
+    static final int PADDING = 32;
+
     private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
 
     /// Allocates a block at an index, and writes to it.
@@ -62,7 +65,7 @@ abstract class Blocks {
         private final MemorySegment memory;
 
         Offsets(int count, HugeAllocator allocator) {
-            offsets = new long[count];
+            offsets = new long[count + 2 * PADDING];
             this.allocator = allocator;
             memory = allocator.memory();
         }
@@ -71,12 +74,12 @@ abstract class Blocks {
         void allocate(int index, int size) {
             long offset = allocator.allocateOffset(size);
             memory.set(LONG, offset, index);
-            offsets[index] = offset;
+            offsets[index + PADDING] = offset;
         }
 
         @Override
         void free(int index) {
-            allocator.freeOffset(offsets[index]);
+            allocator.freeOffset(offsets[index + PADDING]);
         }
     }
 
@@ -85,7 +88,7 @@ abstract class Blocks {
         private final HugeAllocator allocator;
 
         Segments(int count, HugeAllocator allocator) {
-            segments = new MemorySegment[count];
+            segments = new MemorySegment[count + 2 * PADDING];
             this.allocator = allocator;
         }
 
@@ -93,12 +96,12 @@ abstract class Blocks {
         void allocate(int index, int size) {
             MemorySegment block = allocator.allocate(size);
             block.set(LONG, 0, index);
-            segments[index] = block;
+            segments[index + PADDING] = block;
         }
 
         @Override
         void free(int index) {
-            allocator.free(segments[index]);
+            allocator.free(segments[index + PADDING]);
         }
     }
 
@@ -107,7 +110,7 @@ abstract class Blocks {
         private final ByteBufAllocator allocator;
 
         Buffers(int count, ByteBufAllocator allocator) {
-            buffers = new ByteBuf[count];
+            buffers = new ByteBuf[count + 2 * PADDING];
             this.allocator = allocator;
         }
 
@@ -115,12 +118,12 @@ abstract class Blocks {
         void allocate(int index, int size) {
             ByteBuf block = allocator.directBuffer(size, size);
             block.setLongLE(0, index);
-            buffers[index] = block;
+            buffers[index + PADDING] = block;
         }
 
         @Override
         void free(int index) {
-            buffers[index].release();
+            buffers[index + PADDING].release();
         }
     }
 
@@ -162,19 +165,19 @@ abstract class Blocks {
         private final long[] addresses;
 
         Addresses(int count) {
-            addresses = new long[count];
+            addresses = new long[count + 2 * PADDING];
         }
 
         @Override
         void allocate(int index, int size) throws Throwable {
             long address = (long) ALLOCATE.invokeExact((long) size);
             ALL.set(LONG, address, index);
-            addresses[index] = address;
+            addresses[index + PADDING] = address;
         }
 
         @Override
         void free(int index) throws Throwable {
-            FREE.invokeExact(addresses[index]);
+            FREE.invokeExact(addresses[index + PADDING]);
         }
     }
 }

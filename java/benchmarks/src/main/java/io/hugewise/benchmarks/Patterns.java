@@ -121,12 +121,17 @@ public final class Patterns {
 
     /// A pattern of one thread.
     private abstract static class Work implements Runnable {
+        static final int OLDEST = Blocks.PADDING;
+        private static final int ORDER = OLDEST + 1;
+
         final int size;
-        private int order = 1;
+        /// What changes with each pair, apart from that of other threads.
+        final int[] state = new int[2 * Blocks.PADDING];
         private long done;
 
         Work(int size) {
             this.size = size;
+            state[ORDER] = 1;
         }
 
         /// Some pairs; returns how many.
@@ -146,7 +151,8 @@ public final class Patterns {
         }
 
         int next(int limit) {
-            order = order * 1664525 + 1013904223;
+            int order = state[ORDER] * 1664525 + 1013904223;
+            state[ORDER] = order;
             return (int) ((order >>> 8) * (long) limit >>> 24);
         }
 
@@ -223,7 +229,6 @@ public final class Patterns {
         private final Blocks blocks;
         private final int count;
         private final boolean isRandom;
-        private int oldest;
 
         Live(Blocks blocks, int size, int count, boolean isRandom) {
             super(size);
@@ -245,10 +250,11 @@ public final class Patterns {
         @Override
         int pairs() throws Throwable {
             for (int i = 0; i < PAIRS; i++) {
+                int oldest = state[OLDEST];
                 int index = isRandom ? next(count) : oldest;
                 blocks.free(index);
                 blocks.allocate(index, size());
-                oldest = oldest + 1 == count ? 0 : oldest + 1;
+                state[OLDEST] = oldest + 1 == count ? 0 : oldest + 1;
             }
             return PAIRS;
         }
