@@ -30,7 +30,7 @@ record CacheFile(HugeFile file, String reason) {
     /// Version of everything in the file.
     private static final String FORMAT = "hugewise-cache 1";
     private static final int BEGIN = 4096;
-    /// Files of this process: to open one again, even in vain, would release its lock.
+    /// Files that this process has open. A second attempt to open one would release its lock, even if it failed.
     private static final Set<Path> OPEN = ConcurrentHashMap.newKeySet();
 
     /// Attaches or creates the memory of a cache.

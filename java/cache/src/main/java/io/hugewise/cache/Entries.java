@@ -59,7 +59,7 @@ final class Entries {
     /// Bytes of what may be an entry.
     ///
     /// @param room bytes until the end of its segment
-    /// @return its size; 0 if it is no entry
+    /// @return its size; 0 if it cannot be an entry
     long checkedSize(long entry, long room) {
         if (room < header || keySize(entry) > room || valueSize(entry) < 0
                 || isLarge(entry) != isLarge(keySize(entry), valueSize(entry))) {

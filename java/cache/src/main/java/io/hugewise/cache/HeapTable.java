@@ -10,10 +10,10 @@ import org.jspecify.annotations.Nullable;
 /// Deserialised values on the heap, of entries that are in the store, too: so one is dropped without a copy, and a
 /// value that is replaced or removed in the store is removed here before, while the stripe of the index is locked.
 ///
-/// A value is added when its key was read twice within as many reads as the [Doorkeeper] remembers, about as many as
-/// there are values: a key that is read less often would leave before it is read again. If there is no
-/// room, or all slots that its key may have are used, it replaces one of a few others that was read less often, or is
-/// not added. Reading takes no lock.
+/// A value is added when its key is read twice within the reads that the [Doorkeeper] remembers, about as many as
+/// there are values. A key that is read less often would leave before its next read. If the table is full, or all
+/// slots of the key are in use, the value replaces one of a few others that was read less often; otherwise it is not
+/// added. Reading takes no lock.
 ///
 /// @param <V> type of values
 final class HeapTable<V> {

@@ -42,9 +42,6 @@ final class Event<K, V> extends CacheEntryEvent<K, V> {
 
     @Override
     public <T> T unwrap(Class<T> type) {
-        if (type.isInstance(this)) {
-            return type.cast(this);
-        }
-        throw new IllegalArgumentException("an event is no " + type.getName());
+        return Unwrapping.as(type, this);
     }
 }

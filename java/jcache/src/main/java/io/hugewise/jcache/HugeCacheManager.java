@@ -225,10 +225,7 @@ final class HugeCacheManager implements CacheManager {
 
     @Override
     public <T> T unwrap(Class<T> type) {
-        if (type.isInstance(this)) {
-            return type.cast(this);
-        }
-        throw new IllegalArgumentException("a manager is no " + type.getName());
+        return Unwrapping.as(type, this);
     }
 
     private void checkOpen() {

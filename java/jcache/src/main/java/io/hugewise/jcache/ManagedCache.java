@@ -289,7 +289,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
         if (type.isInstance(configuration)) {
             return type.cast(new HugeConfiguration<>(configuration));
         }
-        throw new IllegalArgumentException("the configuration is no " + type.getName());
+        throw new IllegalArgumentException("the configuration does not have the type " + type.getName());
     }
 
     @Override
@@ -344,12 +344,6 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
 
     @Override
     public <T> T unwrap(Class<T> type) {
-        if (type.isInstance(this)) {
-            return type.cast(this);
-        }
-        if (type.isInstance(entries.cache)) {
-            return type.cast(entries.cache);
-        }
-        throw new IllegalArgumentException("a cache is no " + type.getName());
+        return Unwrapping.as(type, this, entries.cache);
     }
 }

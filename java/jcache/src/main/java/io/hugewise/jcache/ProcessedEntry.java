@@ -65,9 +65,6 @@ final class ProcessedEntry<K, V> implements MutableEntry<K, V> {
 
     @Override
     public <T> T unwrap(Class<T> type) {
-        if (type.isInstance(this)) {
-            return type.cast(this);
-        }
-        throw new IllegalArgumentException("an entry is no " + type.getName());
+        return Unwrapping.as(type, this);
     }
 }

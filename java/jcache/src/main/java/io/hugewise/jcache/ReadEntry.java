@@ -16,9 +16,6 @@ record ReadEntry<K, V>(K key, V value) implements Cache.Entry<K, V> {
 
     @Override
     public <T> T unwrap(Class<T> type) {
-        if (type.isInstance(this)) {
-            return type.cast(this);
-        }
-        throw new IllegalArgumentException("an entry is no " + type.getName());
+        return Unwrapping.as(type, this);
     }
 }
