@@ -165,10 +165,18 @@ struct Patterns {
 
 /// `None` only if a pattern does not compile, which a test excludes.
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    let patterns = WORDINGS.iter().map(|(.., pattern)| *pattern);
-    let each = patterns.clone().map(Regex::new).collect::<Result<_, _>>().ok()?;
+    let patterns = WORDINGS.iter().map(|(.., pattern)| ascii(pattern));
+    let each = patterns.clone().map(|pattern| Regex::new(&pattern)).collect::<Result<_, _>>().ok()?;
     Some(Patterns { any: RegexSet::new(patterns).ok()?, each })
 });
+
+/// The pattern with classes of ASCII: with those of Unicode, the fast engine of `regex` gives up at the first
+/// character of a line that is not ASCII.
+fn ascii(pattern: &str) -> String {
+    [r"\b", r"\d", r"\w"]
+        .iter()
+        .fold(pattern.to_owned(), |text, class| text.replace(class, &format!("(?-u:{class})")))
+}
 
 /// Parses one line of a log; `None` if it is not about large pages.
 pub fn read(line: &str) -> Option<Message> {
