@@ -3,14 +3,14 @@
 
 #![no_main]
 
-use flate2::{Compression, write::GzEncoder};
+use hugewise_fuzz::gzip;
 use hugewise_linux::{reading::Reading, root::Root};
 use hugewise_record::{
     attribution::{Attribution, RecordingData, actions},
     recording::{Evidence, FirstTouch, Header, Line, PageCost, Reader, SCHEMA, facts},
 };
 use libfuzzer_sys::fuzz_target;
-use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
+use std::{fmt::Write as _, sync::OnceLock};
 
 /// Lines before those of the input.
 fn frame() -> &'static str {
@@ -97,9 +97,7 @@ fn line(text: &mut String, bytes: &[u8; 7]) {
 fuzz_target!(|bytes: &[u8]| {
     let mut text = frame().to_owned();
     bytes.as_chunks::<7>().0.iter().take(64).for_each(|bytes| line(&mut text, bytes));
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
-    let _ = gzip.write_all(text.as_bytes());
-    let whole = gzip.finish().unwrap_or_default();
+    let whole = gzip(text.as_bytes());
     let gathered = RecordingData::read(Reader::new(&whole[..]).expect("its header is whole"));
     assert_eq!(gathered.unread, (0, None));
     let explanation = Attribution::of(gathered);

@@ -9,13 +9,12 @@ use hugewise_linux::{
 use libfuzzer_sys::fuzz_target;
 use std::{fs, path::PathBuf, sync::OnceLock};
 
-/// A captured machine.
+/// A captured machine, in the folder for temporary files, which fuzz/run places in memory and removes.
 fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder =
-            PathBuf::from(format!("{}/target/tree-{}", env!("CARGO_MANIFEST_DIR"), std::process::id()));
-        let _ = fs::create_dir_all(folder.join("proc/7"));
+        let folder = std::env::temp_dir().join(format!("hugewise-fuzz-{}", std::process::id()));
+        fs::create_dir_all(folder.join("proc/7")).expect("a folder for temporary files");
         folder
     })
 }

@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use flate2::{Compression, write::GzEncoder};
+use hugewise_fuzz::gzip;
 use hugewise_linux::{reading::Reading, root::Root};
 use hugewise_record::recording::{FirstTouch, Header, Line, PageCost, Reader, SCHEMA, Summary, facts};
 use libfuzzer_sys::fuzz_target;
-use std::{io::Write, sync::OnceLock};
+use std::sync::OnceLock;
 
 /// The first line, and another one.
 fn frame() -> &'static (String, String) {
@@ -44,12 +44,7 @@ fn read(bytes: &[u8]) -> Option<Summary> {
 fuzz_target!(|bytes: &[u8]| {
     let _ = read(bytes);
     let (header, note) = frame();
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
-    let written = [header.as_bytes(), b"\n", bytes, b"\n", note.as_bytes(), b"\n"];
-    for piece in written {
-        let _ = gzip.write_all(piece);
-    }
-    let whole = gzip.finish().unwrap_or_default();
+    let whole = gzip(&[header.as_bytes(), b"\n", bytes, b"\n", note.as_bytes(), b"\n"].concat());
     let reported = read(&whole).expect("its header is whole");
     assert!(reported.notes.iter().any(|note| note == "behind"));
 });
