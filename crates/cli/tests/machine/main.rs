@@ -41,6 +41,7 @@ mod storms;
 mod tlb;
 mod touch;
 mod trace;
+mod tracking;
 mod untouched;
 mod without;
 
