@@ -226,7 +226,7 @@ fn synced_before_written() -> TestResult {
     let make = || {
         let apply = hugewise(&["apply", "--pool", "2MiB=+600"]);
         let mut command = Command::new("strace");
-        command.args(["-f", "-y", "-e", "trace=write,fsync,rename", "-o"]).arg(&log);
+        command.args(["-f", "-y", "-s", "4096", "-e", "trace=write,fsync,rename", "-o"]).arg(&log);
         command.arg(apply.get_program()).args(apply.get_args());
         command
     };
@@ -244,12 +244,20 @@ fn synced_before_written() -> TestResult {
         .into_iter()
         .find_map(|(kind, is)| is.then_some(kind))
     };
-    let kinds: Vec<&str> = calls.lines().filter_map(kind).collect();
+    let (kinds, lines): (Vec<&str>, Vec<&str>) =
+        calls.lines().filter_map(|line| Some((kind(line)?, line))).unzip();
     let writes: Vec<usize> = (0..kinds.len()).filter(|at| kinds[*at] == "setting written").collect();
     assert!(writes.len() >= 3, "600 pages are added in steps: {calls}");
     for at in writes {
-        let before = &kinds[at.saturating_sub(4)..at];
-        assert_eq!(before, ["draft written", "draft synced", "renamed", "folder synced"], "{calls}");
+        let first = at.saturating_sub(4);
+        assert_eq!(
+            kinds[first..at],
+            ["draft written", "draft synced", "renamed", "folder synced"],
+            "{calls}"
+        );
+        let value = lines[at].split('"').nth(1).ok_or("a write without a value")?;
+        let is_recorded = lines[first].contains(&format!(r#"\"{value}\""#));
+        assert!(is_recorded, "{value} is not in the journal when it is written: {calls}");
     }
     Ok(())
 }
