@@ -45,6 +45,10 @@ final class Blocks {
         Arrays.fill(failed, NONE_FAILED);
     }
 
+    OwnSlots own() {
+        return slots.own();
+    }
+
     /// Takes a block of a class; returns its offset in bytes, or -1 if memory is full.
     long take(int sizeClass) {
         long offset = SizeClasses.isRun(sizeClass) ? -1 : slots.take(sizeClass);
@@ -149,18 +153,25 @@ final class Blocks {
         long from = offset + units.skew;
         int unit = unitOf(from);
         int info = units.info(unit);
-        boolean given = switch (UnitInfo.kind(info)) {
-            case UnitInfo.SLOTS -> slots.give(unit, from);
+        boolean given = UnitInfo.isOfSlots(info) ? slots.give(unit, from) : giveUnits(unit, info, from);
+        if (!given) {
+            throw new IllegalStateException("the block at offset " + offset + " was freed already");
+        }
+    }
+
+    /// Called after each free.
+    void afterFree() {
+        if (decommit != null) {
+            decommit.freed(units, slots);
+        }
+    }
+
+    private boolean giveUnits(int unit, int info, long from) {
+        return switch (UnitInfo.kind(info)) {
             case UnitInfo.RUN -> startsUnit(from) && giveRun(unit, info);
             case UnitInfo.LARGE -> startsUnit(from) && giveLarge(unit, info);
             default -> throw noBlock();
         };
-        if (!given) {
-            throw new IllegalStateException("the block at offset " + offset + " was freed already");
-        }
-        if (decommit != null) {
-            decommit.freed(units, slots);
-        }
     }
 
     private static boolean startsUnit(long from) {
@@ -212,7 +223,8 @@ final class Blocks {
     }
 
     private int unitOf(long from) {
-        if (from < units.skew || from >>> Units.UNIT_LOG2 >= units.count()) {
+        // Units before the memory have no block.
+        if (from >>> Units.UNIT_LOG2 >= units.count()) {
             throw noBlock();
         }
         return (int) (from >>> Units.UNIT_LOG2);

@@ -43,11 +43,15 @@ import org.jspecify.annotations.Nullable;
 public final class HugeAllocator implements BlockAllocator {
 
     private final MemorySegment memory;
+    private final MemorySegment.Scope scope;
     private final Blocks blocks;
+    private final OwnSlots own;
 
     private HugeAllocator(MemorySegment memory, Blocks blocks) {
         this.memory = memory;
+        this.scope = memory.scope();
         this.blocks = blocks;
+        this.own = blocks.own();
     }
 
     /// Creates an allocator in the remaining memory of an arena.
@@ -191,6 +195,17 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public long tryAllocateOffset(long byteSize) {
+        checkAlive();
+        if (byteSize >= 0 && byteSize <= SizeClasses.LARGEST) {
+            long offset = own.take(SizeClasses.of((int) byteSize));
+            if (offset >= 0) {
+                return offset;
+            }
+        }
+        return takeAny(byteSize);
+    }
+
+    private long takeAny(long byteSize) {
         checkUsable(byteSize);
         return take(byteSize <= SizeClasses.LARGEST ? SizeClasses.of((int) byteSize) : -1, byteSize, SizeClasses.GRAIN);
     }
@@ -263,7 +278,7 @@ public final class HugeAllocator implements BlockAllocator {
         }
         long moved = allocateOffset(byteSize);
         MemorySegment.copy(memory, offset, memory, moved, Math.min(size, byteSize));
-        blocks.give(offset);
+        freeOffset(offset);
         return moved;
     }
 
@@ -296,8 +311,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     @Override
     public void free(MemorySegment block) {
-        checkAlive();
-        blocks.give(block.address() - memory.address());
+        freeOffset(block.address() - memory.address());
     }
 
     /// Frees a block.
@@ -307,7 +321,10 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
         checkAlive();
-        blocks.give(offset);
+        if (!own.give(offset)) {
+            blocks.give(offset);
+        }
+        blocks.afterFree();
     }
 
     /// {@return the memory that offsets refer to}
@@ -350,7 +367,7 @@ public final class HugeAllocator implements BlockAllocator {
     }
 
     private void checkAlive() {
-        if (!memory.scope().isAlive()) {
+        if (!scope.isAlive()) {
             throw new IllegalStateException("the memory's arena is closed");
         }
     }

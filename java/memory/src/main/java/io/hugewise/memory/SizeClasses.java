@@ -7,8 +7,9 @@ import java.util.Arrays;
 final class SizeClasses {
     /// Largest block size in bytes; larger requests get whole units.
     static final int LARGEST = 64 << 10;
+    private static final int GRAIN_LOG2 = 4;
     /// Minimum alignment of a block, in bytes.
-    static final int GRAIN = 16;
+    static final int GRAIN = 1 << GRAIN_LOG2;
 
     private static final int LINEAR = 128 / GRAIN;
     private static final int STEPS_LOG2 = 3;
@@ -22,22 +23,23 @@ final class SizeClasses {
     private static final int SHIFT = 40;
     /// 2⁴⁰ / size, rounded up: multiplication by it gives exact quotients for all offsets in a span.
     private static final long[] INVERSES = new long[MASK + 1];
-    /// Blocks in a span of a class, for each number of units.
+    private static final int CLASS_LOG2 = 7;
+    /// Blocks in a span, by its units − 1 and, in the low bits, its class.
     private static final short[] BLOCKS = new short[(MASK + 1) * Units.LONGEST_RUN];
     private static final byte[] SHORTEST_SPANS = new byte[COUNT];
     /// Sizes whose classes are in a table.
     private static final int TABLED = 1024;
-    private static final byte[] TABLE = new byte[TABLED / GRAIN + 1];
+    private static final byte[] TABLE = new byte[MASK + 1];
 
     static {
-        for (int i = 0; i < TABLE.length; i++) {
+        for (int i = 0; i <= TABLED / GRAIN; i++) {
             TABLE[i] = (byte) computed(i * GRAIN);
         }
         for (int i = 0; i < COUNT; i++) {
             SIZES[i] = sizeOf(i);
             INVERSES[i] = ((1L << SHIFT) + SIZES[i] - 1) / SIZES[i];
             for (int units = 1; units <= Units.LONGEST_RUN; units++) {
-                BLOCKS[i * Units.LONGEST_RUN + units - 1] = (short) (units * Units.UNIT / SIZES[i]);
+                BLOCKS[(units - 1) << CLASS_LOG2 | i] = (short) (units * Units.UNIT / SIZES[i]);
             }
             SHORTEST_SPANS[i] = (byte) findShortestSpan(i);
         }
@@ -64,7 +66,7 @@ final class SizeClasses {
 
     /// Class of the smallest block of at least `size` bytes, 0 to LARGEST.
     static int of(int size) {
-        return size <= TABLED ? TABLE[(size + GRAIN - 1) / GRAIN] : computed(size);
+        return size <= TABLED ? TABLE[((size + GRAIN - 1) >>> GRAIN_LOG2) & MASK] : computed(size);
     }
 
     private static int computed(int size) {
@@ -92,7 +94,12 @@ final class SizeClasses {
 
     /// Blocks in a span of these units.
     static int blocks(int index, int units) {
-        return BLOCKS[(index & MASK) * Units.LONGEST_RUN + (units - 1 & Units.LONGEST_RUN - 1)];
+        return blocks((units - 1) << CLASS_LOG2 | index);
+    }
+
+    /// Blocks in a span, whose units − 1 and class are the low bits of an int.
+    static int blocks(int unitsAndClass) {
+        return BLOCKS[unitsAndClass & BLOCKS.length - 1];
     }
 
     /// The block that contains the byte at an offset in a span.

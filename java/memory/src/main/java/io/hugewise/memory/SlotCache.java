@@ -1,6 +1,5 @@
 package io.hugewise.memory;
 
-import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.lang.ref.WeakReference;
 import java.util.Arrays;
@@ -9,47 +8,42 @@ import org.jspecify.annotations.Nullable;
 /// Words with free slots that one thread takes and frees without atomic operations, in a stack for each size class.
 ///
 /// It belongs to a platform thread, or is shared. A shared one is entered by an atomic operation. The thread to which a
-/// cache belongs enters it by a plain store to `BUSY`, and then reads `isRevoked`. A thread that takes it away stores to
-/// `isRevoked`, executes a [ProcessBarrier], and then waits until it is not busy. So either the owner sees that the cache
+/// cache belongs enters it by a plain store to `BUSY`, and then reads `REVOKED`. A thread that takes it away stores to
+/// `REVOKED`, executes a [ProcessBarrier], and then waits until it is not busy. So either the owner sees that the cache
 /// was taken away, or the other thread that it is busy. This needs no fence of the processor, only a compiler that,
 /// like HotSpot's, moves no load above a fence.
 final class SlotCache {
     /// Thread of a shared cache: no thread has this id.
     static final long SHARED = -1;
 
-    private static final VarHandle REVOKED;
     private static final int NONE = -1;
     /// From this bit on, a word's own half has the next word of the stack + 1.
     private static final int NEXT = Words.SLOTS;
 
+    // Indices of the state.
+
     /// Elements of 128 bytes: two cache lines, which are often fetched together.
     private static final int PADDING = 16;
+    /// Id of the thread that it belongs to.
+    static final int THREAD = PADDING;
     /// Not 0 while the cache is in use.
-    private static final int BUSY = PADDING;
+    private static final int BUSY = THREAD + 1;
+    /// Not 0 once it was taken away from its thread.
+    private static final int REVOKED = BUSY + 1;
     /// Bytes that may still be freed into the stacks; below 0 after a grant was taken back.
-    private static final int ROOM = BUSY + 1;
+    static final int ROOM = REVOKED + 1;
+    /// Its mark in the words that it owns. It changes whenever the words are given up.
+    static final int TAG = ROOM + 1;
     /// The fields of each class: the word on top of the stack, and the offset of its first slot.
     private static final int FIELDS = 2;
 
-    private static final int WORD = ROOM + 1;
-
-    static {
-        try {
-            REVOKED = MethodHandles.lookup().findVarHandle(SlotCache.class, "isRevoked", boolean.class);
-        } catch (ReflectiveOperationException impossible) {
-            throw new ExceptionInInitializerError(impossible);
-        }
-    }
-
-    /// Id of the thread that it belongs to.
-    final long thread;
+    private static final int WORD = TAG + 1;
+    private static final int LENGTH = WORD + SizeClasses.COUNT * FIELDS + PADDING;
 
     private final @Nullable WeakReference<Thread> owner;
     private final Words words;
     private final SlotPlaces places;
-
-    /// `BUSY`, `ROOM`, and the fields of the classes, apart from other objects.
-    private final long[] state = new long[WORD + SizeClasses.COUNT * FIELDS + PADDING];
+    private final long[] state;
 
     /// For each class: the list of spans of whose words, owned by this cache, others have freed slots.
     final int[] returned = new int[SizeClasses.COUNT];
@@ -57,35 +51,58 @@ final class SlotCache {
     /// Spans that were added to these lists since its thread took one.
     private final int[] returns = new int[1];
 
-    /// Its mark in the words that it owns. It changes whenever the words are given up.
-    private int tag;
-    private volatile boolean isRevoked;
-
     /// A cache of a thread, or a shared one if there is none.
     SlotCache(Words words, SlotPlaces places, @Nullable Thread owner, int tag) {
         this.words = words;
         this.places = places;
-        this.thread = owner == null ? SHARED : owner.threadId();
         this.owner = owner == null ? null : new WeakReference<>(owner);
-        this.tag = tag;
-        for (int c = 0; c < SizeClasses.COUNT; c++) {
-            state[c * FIELDS + WORD] = NONE;
-        }
+        this.state = stateOf(owner == null ? SHARED : owner.threadId());
+        state[TAG] = tag;
         Arrays.fill(returned, SpanQueue.NONE);
+    }
+
+    /// The state of an empty cache.
+    static long[] stateOf(long thread) {
+        // Apart from other objects.
+        long[] state = new long[LENGTH];
+        state[THREAD] = thread;
+        for (int c = 0; c < SizeClasses.COUNT; c++) {
+            state[indexOf(c)] = NONE;
+        }
+        return state;
+    }
+
+    /// Index of the fields of a class.
+    static int indexOf(int sizeClass) {
+        return WORD + sizeClass * FIELDS;
+    }
+
+    long[] state() {
+        return state;
+    }
+
+    long thread() {
+        return state[THREAD];
     }
 
     // Entering
 
     /// Begins a use by the thread to which it belongs; false if the cache was taken away.
     boolean enter() {
-        Atomics.LONGS.setOpaque(state, BUSY, 1L);
-        VarHandle.releaseFence();
-        VarHandle.acquireFence();
-        if (!(boolean) REVOKED.getOpaque(this)) {
+        if (enter(state)) {
             return true;
         }
         leave();
         return false;
+    }
+
+    /// Begins a use by the thread to which it belongs; false if the cache was taken away. [#leave(long[])] follows, in any
+    /// case.
+    static boolean enter(long[] state) {
+        Atomics.LONGS.setOpaque(state, BUSY, 1L);
+        VarHandle.releaseFence();
+        VarHandle.acquireFence();
+        return (long) Atomics.LONGS.getOpaque(state, REVOKED) == 0;
     }
 
     /// Begins a use of a shared cache, unless another thread uses it.
@@ -94,6 +111,10 @@ final class SlotCache {
     }
 
     void leave() {
+        leave(state);
+    }
+
+    static void leave(long[] state) {
         Atomics.LONGS.setRelease(state, BUSY, 0L);
     }
 
@@ -105,11 +126,11 @@ final class SlotCache {
 
     /// Begins to take it away from its thread: [ProcessBarrier] and [#awaitRevoked] follow.
     void revoke() {
-        isRevoked = true;
+        Atomics.put(state, REVOKED, 1);
     }
 
     boolean isRevoked() {
-        return isRevoked;
+        return Atomics.get(state, REVOKED) != 0;
     }
 
     void awaitRevoked() {
@@ -120,14 +141,14 @@ final class SlotCache {
 
     /// Returns it to its thread, which calls this.
     void restore(int newTag) {
-        tag = newTag;
-        isRevoked = false;
+        state[TAG] = newTag;
+        Atomics.put(state, REVOKED, 0);
     }
 
     // Using, after entering
 
     int tag() {
-        return tag;
+        return (int) state[TAG];
     }
 
     /// Takes the list of spans in whose words others have freed slots.
@@ -158,9 +179,8 @@ final class SlotCache {
 
     /// Takes a slot; returns its offset from unit 0, -1 if there is none.
     long take(int sizeClass) {
-        long[] now = state;
-        int at = sizeClass * FIELDS + WORD;
-        long word = now[at];
+        int at = indexOf(sizeClass);
+        long word = state[at];
         if (word < 0) {
             return NONE;
         }
@@ -169,11 +189,11 @@ final class SlotCache {
         long bit = own & -own;
         long left = own ^ bit;
         long size = SizeClasses.size(sizeClass);
-        long offset = now[at + 1] + Long.numberOfTrailingZeros(bit) * size;
-        now[ROOM] += size;
+        long offset = state[at + 1] + Long.numberOfTrailingZeros(bit) * size;
+        state[ROOM] += size;
         words.setOwn(word, left);
         if ((left & Words.FREE) == 0) {
-            pop(sizeClass, own);
+            pop(state, at, own, places, sizeClass);
         }
         // A slot that two threads have freed at the same moment may be free in both halves, and another thread have it.
         return (shared & bit) == 0 || words.takeAll(word, bit) ? offset : take(sizeClass);
@@ -185,31 +205,36 @@ final class SlotCache {
     /// @param first the offset of the word's first slot
     /// @param size bytes of the slots
     void add(int sizeClass, long word, long own, long first, long bits, long size) {
-        long[] now = state;
-        now[ROOM] -= size;
-        if ((own & Words.FREE) == 0) {
-            int at = sizeClass * FIELDS + WORD;
-            words.setOwn(word, (now[at] + 1) << NEXT | bits);
-            now[at] = word;
-            now[at + 1] = first;
-        } else {
-            words.setOwn(word, own | bits);
-        }
+        state[ROOM] -= size;
+        long before = (own & Words.FREE) == 0 ? push(state, indexOf(sizeClass), word, first) : own;
+        words.setOwn(word, before | bits);
     }
 
-    private void pop(int sizeClass, long own) {
+    /// Pushes a word onto the stack of a class; returns what its own half has besides free slots.
+    ///
+    /// @param at index of the fields of the class
+    /// @param first the offset of the word's first slot
+    static long push(long[] state, int at, long word, long first) {
+        long next = state[at] + 1;
+        state[at] = word;
+        state[at + 1] = first;
+        return next << NEXT;
+    }
+
+    /// Pops the word, of which `own` was the own half.
+    static void pop(long[] state, int at, long own, SlotPlaces places, int sizeClass) {
         long word = (own >>> NEXT) - 1;
-        int at = sizeClass * FIELDS + WORD;
         state[at] = word;
         state[at + 1] = word < 0 ? 0 : places.offset(word, sizeClass);
     }
 
     /// Takes one word with free slots off the stack of a class, and gives it up; returns it, -1 if there is none.
     long release(int sizeClass) {
-        long word = state[sizeClass * FIELDS + WORD];
+        int at = indexOf(sizeClass);
+        long word = state[at];
         if (word >= 0) {
             long own = words.own(word);
-            pop(sizeClass, own);
+            pop(state, at, own, places, sizeClass);
             words.setOwn(word, 0);
             words.disown(word, own & Words.FREE);
             state[ROOM] += Long.bitCount(own & Words.FREE) * (long) SizeClasses.size(sizeClass);

@@ -2,6 +2,7 @@ package io.hugewise.memory;
 
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
@@ -32,6 +33,8 @@ final class SlotCaches {
     /// Those of platform threads, by the low bits of the thread's id. Read without synchronization: what a thread reads of
     /// a cache of others is final.
     private final @Nullable SlotCache[] owned;
+    /// Their states; of no thread where there is no cache.
+    private final long[][] states;
     private final SlotCache[] shared;
     /// The tag of each cache, 0 for none. The shared ones come after the others.
     private final int[] tags;
@@ -53,6 +56,8 @@ final class SlotCaches {
         this.classes = classes;
         int count = Math.clamp(Long.highestOneBit(bytes / BYTES_EACH), 1, MOST_OWNED);
         this.owned = new SlotCache[ProcessBarrier.IS_AVAILABLE ? count : 1];
+        this.states = new long[owned.length][];
+        Arrays.fill(states, SlotCache.stateOf(SlotCache.SHARED));
         this.tags = new int[MOST_OWNED + stripes];
         this.lastTags = new int[MOST_OWNED + stripes];
         this.shared = new SlotCache[stripes];
@@ -77,12 +82,17 @@ final class SlotCaches {
         return tag != 0 && Atomics.get(tags, tag & (1 << INDEX_BITS) - 1) == tag;
     }
 
+    /// States of the caches of platform threads, by the low bits of the thread's id.
+    long[][] states() {
+        return states;
+    }
+
     /// Enters a cache for the calling thread, which leaves it soon.
     SlotCache enter() {
         Thread thread = Thread.currentThread();
         long id = thread.threadId();
         SlotCache cache = owned[(int) id & owned.length - 1];
-        if (cache != null && cache.thread == id && cache.enter()) {
+        if (cache != null && cache.thread() == id && cache.enter()) {
             return cache;
         }
         return enterOther(thread, cache);
@@ -113,7 +123,7 @@ final class SlotCaches {
     /// Gives a cache to a thread, if the one in its place is its own, or of no thread that uses it; null otherwise.
     private @Nullable SlotCache own(Thread thread, @Nullable SlotCache present) {
         int at = (int) thread.threadId() & owned.length - 1;
-        boolean isMine = present != null && present.thread == thread.threadId();
+        boolean isMine = present != null && present.thread() == thread.threadId();
         boolean isOthers = present != null && !isMine && !present.isRevoked() && !present.isEnded();
         if (isOthers || !lock.tryLock()) {
             return null;
@@ -130,6 +140,7 @@ final class SlotCaches {
             }
             SlotCache cache = new SlotCache(words, places, thread, newTag(at));
             owned[at] = cache;
+            states[at] = cache.state();
             return cache;
         } finally {
             lock.unlock();
@@ -196,7 +207,7 @@ final class SlotCaches {
         SlotCache cache = ofTag(tag);
         if (cache != null && cache.returns() >= MOST_RETURNS && lock.tryLock()) {
             try {
-                if (cache.thread == SlotCache.SHARED) {
+                if (cache.thread() == SlotCache.SHARED) {
                     drainShared((tag & (1 << INDEX_BITS) - 1) - MOST_OWNED);
                 } else {
                     revoke(cache);

@@ -51,6 +51,20 @@ final class SlotClass {
         }
     }
 
+    /// Lets requests that failed be tried again that would find a slot, or the units of its span. Without the lock.
+    ///
+    /// @param info of the span
+    /// @param free the free slots of the slot's word, without it
+    /// @param bit the slot
+    void noteFreed(int info, int ofSpan, long free, long bit) {
+        if (free == 0) {
+            noteFreed();
+        }
+        if ((free | bit) == SlotPlaces.all(info, ofSpan)) {
+            units.noteRelease();
+        }
+    }
+
     /// Begins a span whose slots are all free; returns its first unit, -1 if no run is free.
     int begin() {
         int shortest = SizeClasses.shortestSpan(sizeClass);
@@ -64,8 +78,8 @@ final class SlotClass {
             return -1;
         }
         int info = UnitInfo.slots(sizeClass, 0, length);
-        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
-            words.reset(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i));
+        for (int i = 0; i < SlotPlaces.wordsOf(info); i++) {
+            words.reset(SlotPlaces.firstWord(first) + i, SlotPlaces.all(info, i));
         }
         // The first unit last: from then on, slots of all units can be taken without the lock.
         for (int back = length - 1; back >= 0; back--) {
@@ -108,9 +122,9 @@ final class SlotClass {
         if (!queue.isOurs(info)) {
             return false;
         }
-        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
+        for (int i = 0; i < SlotPlaces.wordsOf(info); i++) {
             long word = words.get(SlotPlaces.firstWord(first) + i);
-            if ((word & Words.FREE) != SlotPlaces.all(sizeClass, info, i) || caches.isLive(Words.ownerOf(word))) {
+            if ((word & Words.FREE) != SlotPlaces.all(info, i) || caches.isLive(Words.ownerOf(word))) {
                 return false;
             }
         }
@@ -167,7 +181,7 @@ final class SlotClass {
             return;
         }
         if (!units.changeInfo(first, info, 0)) {
-            put(first, info, SlotPlaces.wordsOf(sizeClass, info));
+            put(first, info, SlotPlaces.wordsOf(info));
             unseal(first);
             return;
         }
@@ -182,10 +196,10 @@ final class SlotClass {
 
     /// Takes all slots of a span, unless one is not free, or a cache has a word of it. Only with the lock a cache gets one.
     private boolean takeAll(int first, int info) {
-        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
+        for (int i = 0; i < SlotPlaces.wordsOf(info); i++) {
             long word = SlotPlaces.firstWord(first) + i;
             boolean isLive = caches.isLive(Words.ownerOf(words.get(word)));
-            if (isLive || !words.takeAll(word, SlotPlaces.all(sizeClass, info, i))) {
+            if (isLive || !words.takeAll(word, SlotPlaces.all(info, i))) {
                 put(first, info, i);
                 return false;
             }
@@ -196,7 +210,7 @@ final class SlotClass {
     /// Frees all slots of the first words of a span.
     private void put(int first, int info, int count) {
         for (int i = 0; i < count; i++) {
-            words.put(SlotPlaces.firstWord(first) + i, SlotPlaces.all(sizeClass, info, i));
+            words.put(SlotPlaces.firstWord(first) + i, SlotPlaces.all(info, i));
         }
     }
 }

@@ -31,13 +31,13 @@ final class SlotPlaces {
         return (long) first << WORDS_LOG2;
     }
 
-    static int wordsOf(int sizeClass, int info) {
-        return (SizeClasses.blocks(sizeClass, UnitInfo.units(info)) + Words.SLOTS - 1) / Words.SLOTS;
+    static int wordsOf(int info) {
+        return (UnitInfo.slots(info) + Words.SLOTS - 1) / Words.SLOTS;
     }
 
     /// All slots of a word of a span.
-    static long all(int sizeClass, int info, int word) {
-        int left = SizeClasses.blocks(sizeClass, UnitInfo.units(info)) - word * Words.SLOTS;
+    static long all(int info, int word) {
+        int left = UnitInfo.slots(info) - word * Words.SLOTS;
         return left >= Words.SLOTS ? Words.FREE : (1L << left) - 1;
     }
 
@@ -46,7 +46,7 @@ final class SlotPlaces {
         int within = (int) (offset - ((long) first << Units.UNIT_LOG2));
         int slot = SizeClasses.blockAt(sizeClass, within);
         boolean isStart = slot * SizeClasses.size(sizeClass) == within;
-        return isStart && slot < SizeClasses.blocks(sizeClass, UnitInfo.units(info)) ? slot : -1;
+        return isStart && slot < UnitInfo.slots(info) ? slot : -1;
     }
 
     static long bits(int slot, int count) {
@@ -62,6 +62,6 @@ final class SlotPlaces {
     static int lastSlot(int info) {
         int sizeClass = UnitInfo.sizeClass(info);
         int end = SizeClasses.blockAt(sizeClass, ((UnitInfo.back(info) + 1) << Units.UNIT_LOG2) - 1);
-        return Math.min(end, SizeClasses.blocks(sizeClass, UnitInfo.units(info)) - 1);
+        return Math.min(end, UnitInfo.slots(info) - 1);
     }
 }

@@ -29,17 +29,24 @@ final class Slots {
     private final SlotCaches caches;
     private final SlotClass[] classes = new SlotClass[SizeClasses.COUNT];
     private final IdleSlots idle;
+    private final OwnSlots own;
 
     Slots(Units units, long bytes, int stripes) {
         this.units = units;
         this.words = new Words((long) units.count() << SlotPlaces.WORDS_LOG2);
-        this.caches = new SlotCaches(words, new SlotPlaces(units), classes, bytes, stripes);
+        SlotPlaces places = new SlotPlaces(units);
+        this.caches = new SlotCaches(words, places, classes, bytes, stripes);
+        this.own = new OwnSlots(units, words, places, classes, caches.states());
         this.idle = new IdleSlots(units, words, classes);
         int mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
         int[] next = new int[units.count()];
         for (int c = 0; c < classes.length; c++) {
             classes[c] = new SlotClass(c, units, words, caches, new SpanQueue(units, c, next), mostKept);
         }
+    }
+
+    OwnSlots own() {
+        return own;
     }
 
     // Taking
@@ -97,7 +104,7 @@ final class Slots {
         of.use(first);
         boolean isMore = false;
         int other = 0;
-        int count = SlotPlaces.wordsOf(sizeClass, units.info(first));
+        int count = SlotPlaces.wordsOf(units.info(first));
         for (int i = 0; i < count; i++) {
             long word = SlotPlaces.firstWord(first) + i;
             long now = words.get(word);
@@ -250,7 +257,7 @@ final class Slots {
             }
             cache.add(sizeClass, word, own, SlotPlaces.offset(first, ofSpan, sizeClass), bit, size);
             if (everyUnit.isScarce()) {
-                noteFreed(classes[sizeClass], info, ofSpan, (shared | own) & Words.FREE, bit);
+                classes[sizeClass].noteFreed(info, ofSpan, (shared | own) & Words.FREE, bit);
             }
             return Freeing.DONE;
         } finally {
@@ -267,16 +274,6 @@ final class Slots {
         }
         // If the span was sealed before the word was read, the slot may be free and not in it.
         return (now & UnitInfo.SEALED) == 0 && words.own(word, shared, 0, cache.tag());
-    }
-
-    /// A request that failed would find the slot, or the units of its span.
-    private void noteFreed(SlotClass of, int info, int ofSpan, long free, long bit) {
-        if (free == 0) {
-            of.noteFreed();
-        }
-        if ((free | bit) == SlotPlaces.all(of.sizeClass, info, ofSpan)) {
-            units.noteRelease();
-        }
     }
 
     private Freeing giveToWord(int unit, long offset) {
@@ -308,8 +305,8 @@ final class Slots {
             caches.giveBack(of.sizeClass, Words.ownerOf(before), first);
             caches.drainUnused(Words.ownerOf(before));
         }
-        noteFreed(of, info, ofSpan, free, bit);
-        if ((free | bit) == SlotPlaces.all(of.sizeClass, info, ofSpan)) {
+        of.noteFreed(info, ofSpan, free, bit);
+        if ((free | bit) == SlotPlaces.all(info, ofSpan)) {
             of.endIfEmpty(first);
         }
         return Freeing.DONE;
@@ -339,7 +336,7 @@ final class Slots {
     long taken(int first, int info) {
         int sizeClass = UnitInfo.sizeClass(info);
         int taken = SizeClasses.blocks(sizeClass, UnitInfo.units(info));
-        for (int i = 0; i < SlotPlaces.wordsOf(sizeClass, info); i++) {
+        for (int i = 0; i < SlotPlaces.wordsOf(info); i++) {
             taken -= Long.bitCount(free(SlotPlaces.firstWord(first) + i));
         }
         return taken * (long) SizeClasses.size(sizeClass);

@@ -3,8 +3,8 @@ package io.hugewise.memory;
 /// What lies in a unit, as an int; 0 if no block starts in it.
 ///
 /// ```text
-///  31  30  29  28    21  20  19  18      14 13     9 8       2 1    0
-/// │ L │ E │ S │      │ H │ Q │   │ units−1  │ back   │ class   │ kind │
+///  31  30  29  28    21  20  19  18   14 13      9 8       2 1    0
+/// │ L │ E │ S │      │ H │ Q │   │ back  │ units−1 │ class   │ kind │
 /// ```
 ///
 /// `back` is the distance to the first unit of the span. In that unit alone, `Q` is set while the span is queued
@@ -26,16 +26,16 @@ final class UnitInfo {
 
     private static final int LENGTH = Integer.MIN_VALUE;
     private static final int IDENTITY = (1 << 19) - 1;
-    private static final int BACK = 31 << 9;
+    private static final int BACK = 31 << 14;
 
     private UnitInfo() {}
 
     static int slots(int sizeClass, int back, int units) {
-        return (units - 1) << 14 | back << 9 | sizeClass << 2 | SLOTS;
+        return back << 14 | (units - 1) << 9 | sizeClass << 2 | SLOTS;
     }
 
     static int run(int units) {
-        return (units - 1) << 14 | RUN;
+        return (units - 1) << 9 | RUN;
     }
 
     static int length(int units) {
@@ -44,6 +44,11 @@ final class UnitInfo {
 
     static int lengthOf(int info) {
         return info & ~LENGTH;
+    }
+
+    /// Whether it is a unit of a span of slots.
+    static boolean isOfSlots(int info) {
+        return (info & (LENGTH | 3)) == SLOTS;
     }
 
     static int kind(int info) {
@@ -55,11 +60,16 @@ final class UnitInfo {
     }
 
     static int back(int info) {
-        return (info >>> 9) & 31;
+        return (info >>> 14) & 31;
     }
 
     static int units(int info) {
-        return ((info >>> 14) & 31) + 1;
+        return ((info >>> 9) & 31) + 1;
+    }
+
+    /// Slots of a span.
+    static int slots(int info) {
+        return SizeClasses.blocks(info >>> 2);
     }
 
     /// Whether a unit is the first one of the span that another reading was of.

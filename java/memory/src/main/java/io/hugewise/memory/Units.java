@@ -78,6 +78,11 @@ final class Units {
         return info.length;
     }
 
+    /// What lies in each unit, to be read only.
+    int[] infos() {
+        return info;
+    }
+
     int info(int unit) {
         return Atomics.get(info, unit);
     }

@@ -27,8 +27,11 @@ final class Words {
     private static final int OWNER = SLOTS;
     private static final long OWNER_BITS = 0xFFFFL << OWNER;
     private static final long ONE = 1L << 48;
-    private static final int RECORD_LOG2 = 4;
+    /// Bytes of a word.
+    static final int RECORD_LOG2 = 4;
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
+    /// The same without a check of the alignment.
+    private static final VarHandle PLAIN = ValueLayout.JAVA_LONG_UNALIGNED.varHandle();
 
     /// The whole address space, whose bounds need no check, if native access is permitted; otherwise null.
     private static final @Nullable MemorySegment ALL =
@@ -48,10 +51,6 @@ final class Words {
         return ALL == null ? memory : ALL;
     }
 
-    private long at(long word) {
-        return start + (word << RECORD_LOG2);
-    }
-
     static int ownerOf(long shared) {
         return (int) (shared >>> OWNER) & 0xFFFF;
     }
@@ -62,7 +61,7 @@ final class Words {
 
     long get(long word) {
         try {
-            return (long) LONG.getAcquire(accessed(), at(word));
+            return (long) LONG.getAcquire(accessed(), addressOf(word));
         } finally {
             Reference.reachabilityFence(memory);
         }
@@ -70,7 +69,7 @@ final class Words {
 
     private boolean change(long word, long from, long to) {
         try {
-            return LONG.weakCompareAndSet(accessed(), at(word), from, to);
+            return LONG.weakCompareAndSet(accessed(), addressOf(word), from, to);
         } finally {
             Reference.reachabilityFence(memory);
         }
@@ -80,7 +79,7 @@ final class Words {
 
     long own(long word) {
         try {
-            return (long) LONG.get(accessed(), at(word) + Long.BYTES);
+            return (long) LONG.get(accessed(), addressOf(word) + Long.BYTES);
         } finally {
             Reference.reachabilityFence(memory);
         }
@@ -88,7 +87,7 @@ final class Words {
 
     void setOwn(long word, long own) {
         try {
-            LONG.set(accessed(), at(word) + Long.BYTES, own);
+            LONG.set(accessed(), addressOf(word) + Long.BYTES, own);
         } finally {
             Reference.reachabilityFence(memory);
         }
@@ -106,6 +105,25 @@ final class Words {
         while (!change(word, now, owned(now, 0) + ONE | bits)) {
             now = get(word);
         }
+    }
+
+    // The same by address, only if native access is permitted. The caller keeps this object reachable.
+
+    /// The address of a word.
+    long addressOf(long word) {
+        return start + (word << RECORD_LOG2);
+    }
+
+    static long sharedAt(long address) {
+        return (long) PLAIN.get(ALL, address);
+    }
+
+    static long ownAt(long address) {
+        return (long) PLAIN.get(ALL, address + Long.BYTES);
+    }
+
+    static void setOwnAt(long address, long own) {
+        PLAIN.set(ALL, address + Long.BYTES, own);
     }
 
     // The shared half
