@@ -54,6 +54,10 @@ final class Atomics {
         INTS.setVolatile(array, index, value);
     }
 
+    static void putRelease(int[] array, int index, int value) {
+        INTS.setRelease(array, index, value);
+    }
+
     static boolean change(int[] array, int index, int from, int to) {
         return INTS.compareAndSet(array, index, from, to);
     }

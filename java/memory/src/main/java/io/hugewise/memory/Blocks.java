@@ -11,8 +11,6 @@ final class Blocks {
     /// Memory for each stripe.
     private static final int STRIPE_BYTES = 32 << 20;
     private static final int MOST_STRIPES = 64;
-    /// Elements of 64 bytes.
-    private static final int PADDING = 16;
     /// A request that failed is tried in full again after so many others, even if nothing seems to have become free.
     private static final int FULL_TRIES = 1024;
     private static final long NONE_FAILED = -1;
@@ -21,10 +19,7 @@ final class Blocks {
     private final Units units;
     private final @Nullable Decommit decommit;
     private final Slots slots;
-    private final int stripes;
-    /// For each stripe and length of a run: a unit of the chunk in which a thread of the stripe took or freed one last. A
-    /// hint, read and written without synchronization.
-    private final int[] near;
+    private final Runs runs;
     /// The events of a class when a request failed.
     private final long[] failed = new long[SizeClasses.COUNT];
     private final int[] failures = new int[SizeClasses.COUNT];
@@ -39,9 +34,9 @@ final class Blocks {
         this.units = new Units(address, bytes, isFresh);
         this.decommit = decommit;
         int most = Math.min(MOST_STRIPES, Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors()));
-        this.stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
+        int stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
         this.slots = new Slots(units, bytes, stripes);
-        this.near = new int[(stripes + 1) * PADDING];
+        this.runs = new Runs(units, slots.caches(), stripes);
         Arrays.fill(failed, NONE_FAILED);
     }
 
@@ -51,7 +46,7 @@ final class Blocks {
 
     /// Takes a block of a class; returns its offset in bytes, or -1 if memory is full.
     long take(int sizeClass) {
-        long offset = SizeClasses.isRun(sizeClass) ? -1 : slots.take(sizeClass);
+        long offset = SizeClasses.isRun(sizeClass) ? offsetOf(runs.take(sizeClass)) : slots.take(sizeClass);
         offset = offset < 0 ? takeUnlessFull(sizeClass) : offset;
         return offset < 0 ? -1 : offset - units.skew;
     }
@@ -75,26 +70,12 @@ final class Blocks {
 
     private long takeOrRefill(int sizeClass) {
         return SizeClasses.isRun(sizeClass)
-                ? takeRun(SizeClasses.size(sizeClass) >>> Units.UNIT_LOG2)
+                ? offsetOf(runs.takeUnits(sizeClass))
                 : slots.refill(sizeClass);
     }
 
-    private long takeRun(int count) {
-        int last = indexOfNear(count);
-        int unit = units.takeRun(count, near[last]);
-        if (unit < 0) {
-            return -1;
-        }
-        near[last] = unit;
-        units.touch(unit, count);
-        units.setInfo(unit, UnitInfo.run(count));
+    private static long offsetOf(int unit) {
         return (long) unit << Units.UNIT_LOG2;
-    }
-
-    /// Runs of 1 to 8, 10, 12, 14 and 16 units.
-    private int indexOfNear(int count) {
-        int length = count <= 8 ? count : 4 + count / 2;
-        return ((int) Thread.currentThread().threadId() & (stripes - 1)) * PADDING + length;
     }
 
     private long events(int sizeClass) {
@@ -168,7 +149,7 @@ final class Blocks {
 
     private boolean giveUnits(int unit, int info, long from) {
         return switch (UnitInfo.kind(info)) {
-            case UnitInfo.RUN -> startsUnit(from) && giveRun(unit, info);
+            case UnitInfo.RUN -> startsUnit(from) && runs.give(unit, info);
             case UnitInfo.LARGE -> startsUnit(from) && giveLarge(unit, info);
             default -> throw noBlock();
         };
@@ -178,16 +159,6 @@ final class Blocks {
         if ((from & Units.UNIT - 1) != 0) {
             throw noBlock();
         }
-        return true;
-    }
-
-    private boolean giveRun(int unit, int info) {
-        if (!units.changeInfo(unit, info, 0)) {
-            return false;
-        }
-        int count = UnitInfo.units(info);
-        units.give(unit, count);
-        near[indexOfNear(count)] = unit;
         return true;
     }
 
@@ -213,7 +184,7 @@ final class Blocks {
         if (kind == UnitInfo.SLOTS && slots.isTaken(unit, info, from)) {
             return SizeClasses.size(UnitInfo.sizeClass(info));
         }
-        if (kind == UnitInfo.RUN && isStart) {
+        if (kind == UnitInfo.RUN && isStart && (info & UnitInfo.CACHED) == 0) {
             return (long) UnitInfo.units(info) << Units.UNIT_LOG2;
         }
         if (kind == UnitInfo.LARGE && isStart) {
@@ -245,7 +216,7 @@ final class Blocks {
 
     private long liveAt(int unit, int info) {
         return switch (UnitInfo.kind(info)) {
-            case UnitInfo.RUN -> (long) UnitInfo.units(info) << Units.UNIT_LOG2;
+            case UnitInfo.RUN -> (info & UnitInfo.CACHED) == 0 ? (long) UnitInfo.units(info) << Units.UNIT_LOG2 : 0;
             case UnitInfo.LARGE -> (long) UnitInfo.lengthOf(units.info(unit + 1)) << Units.UNIT_LOG2;
             case UnitInfo.SLOTS -> UnitInfo.back(info) == 0 ? slots.taken(unit, info) : 0;
             default -> 0;

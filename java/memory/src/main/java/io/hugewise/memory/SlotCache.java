@@ -5,7 +5,8 @@ import java.lang.ref.WeakReference;
 import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
-/// Words with free slots that one thread takes and frees without atomic operations, in a stack for each size class.
+/// Words with free slots that one thread takes and frees without atomic operations, and free runs, in a stack for each
+/// size class.
 ///
 /// It belongs to a platform thread, or is shared. A shared one is entered by an atomic operation. The thread to which a
 /// cache belongs enters it by a plain store to `BUSY`, and then reads `REVOKED`. A thread that takes it away stores to
@@ -34,7 +35,8 @@ final class SlotCache {
     static final int ROOM = REVOKED + 1;
     /// Its mark in the words that it owns. It changes whenever the words are given up.
     static final int TAG = ROOM + 1;
-    /// The fields of each class: the word on top of the stack, and the offset of its first slot.
+    /// The fields of each class: the word on top of the stack, and the offset of its first slot. Of a class of runs: no
+    /// word, and the first unit of the run on top of the stack.
     private static final int FIELDS = 2;
 
     private static final int WORD = TAG + 1;
@@ -43,6 +45,8 @@ final class SlotCache {
     private final @Nullable WeakReference<Thread> owner;
     private final Words words;
     private final SlotPlaces places;
+    /// For the first unit of each run: the next one of its stack.
+    private final int[] links;
     private final long[] state;
 
     /// For each class: the list of spans of whose words, owned by this cache, others have freed slots.
@@ -52,9 +56,10 @@ final class SlotCache {
     private final int[] returns = new int[1];
 
     /// A cache of a thread, or a shared one if there is none.
-    SlotCache(Words words, SlotPlaces places, @Nullable Thread owner, int tag) {
+    SlotCache(Words words, SlotPlaces places, int[] links, @Nullable Thread owner, int tag) {
         this.words = words;
         this.places = places;
+        this.links = links;
         this.owner = owner == null ? null : new WeakReference<>(owner);
         this.state = stateOf(owner == null ? SHARED : owner.threadId());
         state[TAG] = tag;
@@ -68,6 +73,7 @@ final class SlotCache {
         state[THREAD] = thread;
         for (int c = 0; c < SizeClasses.COUNT; c++) {
             state[indexOf(c)] = NONE;
+            state[indexOf(c) + 1] = NONE;
         }
         return state;
     }
@@ -226,6 +232,25 @@ final class SlotCache {
         long word = (own >>> NEXT) - 1;
         state[at] = word;
         state[at + 1] = word < 0 ? 0 : places.offset(word, sizeClass);
+    }
+
+    /// Takes a run; returns its first unit, -1 if there is none.
+    int takeRun(int sizeClass) {
+        int at = indexOf(sizeClass) + 1;
+        int unit = (int) state[at];
+        if (unit >= 0) {
+            state[at] = links[unit];
+            state[ROOM] += SizeClasses.size(sizeClass);
+        }
+        return unit;
+    }
+
+    /// Adds a free run.
+    void addRun(int sizeClass, int unit) {
+        int at = indexOf(sizeClass) + 1;
+        links[unit] = (int) state[at];
+        state[at] = unit;
+        state[ROOM] -= SizeClasses.size(sizeClass);
     }
 
     /// Takes one word with free slots off the stack of a class, and gives it up; returns it, -1 if there is none.

@@ -29,6 +29,8 @@ final class SlotCaches {
 
     private final Words words;
     private final SlotPlaces places;
+    private final Units units;
+    private final int[] links;
     private final SlotClass[] classes;
     /// Those of platform threads, by the low bits of the thread's id. Read without synchronization: what a thread reads of
     /// a cache of others is final.
@@ -48,11 +50,14 @@ final class SlotCaches {
     /// How often a grant was refused; a hint, counted without synchronization.
     private int shortages;
 
+    /// @param links for each unit, as a link of a list
     /// @param classes filled in later
     /// @param stripes number of shared caches, a power of two
-    SlotCaches(Words words, SlotPlaces places, SlotClass[] classes, long bytes, int stripes) {
+    SlotCaches(Words words, SlotPlaces places, Units units, int[] links, SlotClass[] classes, long bytes, int stripes) {
         this.words = words;
         this.places = places;
+        this.units = units;
+        this.links = links;
         this.classes = classes;
         int count = Math.clamp(Long.highestOneBit(bytes / BYTES_EACH), 1, MOST_OWNED);
         this.owned = new SlotCache[ProcessBarrier.IS_AVAILABLE ? count : 1];
@@ -62,7 +67,7 @@ final class SlotCaches {
         this.lastTags = new int[MOST_OWNED + stripes];
         this.shared = new SlotCache[stripes];
         for (int i = 0; i < stripes; i++) {
-            shared[i] = new SlotCache(words, places, null, newTag(MOST_OWNED + i));
+            shared[i] = new SlotCache(words, places, links, null, newTag(MOST_OWNED + i));
         }
         this.grantable = new AtomicLong(bytes / PART);
         this.grant = bytes / PART / GRANTS;
@@ -138,7 +143,7 @@ final class SlotCaches {
             if (now != null && !now.isRevoked()) {
                 return null;
             }
-            SlotCache cache = new SlotCache(words, places, thread, newTag(at));
+            SlotCache cache = new SlotCache(words, places, links, thread, newTag(at));
             owned[at] = cache;
             states[at] = cache.state();
             return cache;
@@ -263,9 +268,13 @@ final class SlotCaches {
         }
     }
 
-    /// Gives up all words with free slots.
+    /// Gives up all words with free slots, and all runs.
     private void giveUp(SlotCache cache) {
         for (int c = 0; c < SizeClasses.COUNT; c++) {
+            for (int unit; SizeClasses.isRun(c) && (unit = cache.takeRun(c)) >= 0; ) {
+                units.setInfo(unit, 0);
+                units.give(unit, SizeClasses.size(c) >>> Units.UNIT_LOG2);
+            }
             for (long word; (word = cache.release(c)) >= 0; ) {
                 classes[c].queue.add(places.firstUnit(word));
             }

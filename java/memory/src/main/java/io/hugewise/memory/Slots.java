@@ -35,18 +35,22 @@ final class Slots {
         this.units = units;
         this.words = new Words((long) units.count() << SlotPlaces.WORDS_LOG2);
         SlotPlaces places = new SlotPlaces(units);
-        this.caches = new SlotCaches(words, places, classes, bytes, stripes);
+        int[] links = new int[units.count()];
+        this.caches = new SlotCaches(words, places, units, links, classes, bytes, stripes);
         this.own = new OwnSlots(units, words, places, classes, caches.states());
         this.idle = new IdleSlots(units, words, classes);
         int mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
-        int[] next = new int[units.count()];
         for (int c = 0; c < classes.length; c++) {
-            classes[c] = new SlotClass(c, units, words, caches, new SpanQueue(units, c, next), mostKept);
+            classes[c] = new SlotClass(c, units, words, caches, new SpanQueue(units, c, links), mostKept);
         }
     }
 
     OwnSlots own() {
         return own;
+    }
+
+    SlotCaches caches() {
+        return caches;
     }
 
     // Taking

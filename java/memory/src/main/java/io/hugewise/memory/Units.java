@@ -91,6 +91,11 @@ final class Units {
         Atomics.put(info, unit, value);
     }
 
+    /// Sets that of a unit that only the calling thread uses.
+    void setOwnInfo(int unit, int value) {
+        Atomics.putRelease(info, unit, value);
+    }
+
     boolean changeInfo(int unit, int from, int to) {
         return Atomics.change(info, unit, from, to);
     }
