@@ -40,8 +40,8 @@ final class Blocks {
         Arrays.fill(failed, NONE_FAILED);
     }
 
-    OwnSlots own() {
-        return slots.own();
+    SlotFastPath fastPath() {
+        return slots.fastPath();
     }
 
     /// Takes a block of a class; returns its offset in bytes, or -1 if memory is full.

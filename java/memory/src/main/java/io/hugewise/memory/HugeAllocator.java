@@ -45,13 +45,13 @@ public final class HugeAllocator implements BlockAllocator {
     private final MemorySegment memory;
     private final MemorySegment.Scope scope;
     private final Blocks blocks;
-    private final OwnSlots own;
+    private final SlotFastPath fastPath;
 
     private HugeAllocator(MemorySegment memory, Blocks blocks) {
         this.memory = memory;
         this.scope = memory.scope();
         this.blocks = blocks;
-        this.own = blocks.own();
+        this.fastPath = blocks.fastPath();
     }
 
     /// Creates an allocator in the remaining memory of an arena.
@@ -197,7 +197,7 @@ public final class HugeAllocator implements BlockAllocator {
     public long tryAllocateOffset(long byteSize) {
         checkAlive();
         if (byteSize >= 0 && byteSize <= SizeClasses.LARGEST) {
-            long offset = own.take(SizeClasses.of((int) byteSize));
+            long offset = fastPath.take(SizeClasses.of((int) byteSize));
             if (offset >= 0) {
                 return offset;
             }
@@ -321,7 +321,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
         checkAlive();
-        if (!own.give(offset)) {
+        if (!fastPath.give(offset)) {
             blocks.give(offset);
         }
         blocks.afterFree();

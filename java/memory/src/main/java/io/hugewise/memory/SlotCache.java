@@ -113,6 +113,10 @@ final class SlotCache {
 
     /// Begins a use of a shared cache, unless another thread uses it.
     boolean tryEnter() {
+        return tryEnter(state);
+    }
+
+    static boolean tryEnter(long[] state) {
         return Atomics.get(state, BUSY) == 0 && Atomics.compareAndSet(state, BUSY, 0, 1);
     }
 

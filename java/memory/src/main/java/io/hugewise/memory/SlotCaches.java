@@ -8,7 +8,8 @@ import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 
-/// The caches of free slots: one for each of up to 64 platform threads, and some that all other threads share.
+/// The caches of free slots and runs: one for each of up to 64 platform threads, and some that all other threads share,
+/// by the CPU they run on.
 ///
 /// A platform thread gets a cache when it first needs one, if the place that its id selects is free or was of a thread
 /// that has ended. Caches keep at most 1/50 of the memory; [#drain] takes all of it back, also from threads that do not
@@ -88,8 +89,12 @@ final class SlotCaches {
     }
 
     /// States of the caches of platform threads, by the low bits of the thread's id.
-    long[][] states() {
+    long[][] ownedStates() {
         return states;
+    }
+
+    long[][] sharedStates() {
+        return Arrays.stream(shared).map(SlotCache::state).toArray(long[][]::new);
     }
 
     /// Enters a cache for the calling thread, which leaves it soon.
@@ -110,7 +115,7 @@ final class SlotCaches {
                 return cache;
             }
         }
-        return enterShared((int) thread.threadId());
+        return enterShared(Cpu.current());
     }
 
     private SlotCache enterShared(int from) {

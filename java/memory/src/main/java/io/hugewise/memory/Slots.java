@@ -29,7 +29,7 @@ final class Slots {
     private final SlotCaches caches;
     private final SlotClass[] classes = new SlotClass[SizeClasses.COUNT];
     private final IdleSlots idle;
-    private final OwnSlots own;
+    private final SlotFastPath fastPath;
 
     Slots(Units units, long bytes, int stripes) {
         this.units = units;
@@ -37,7 +37,7 @@ final class Slots {
         SlotPlaces places = new SlotPlaces(units);
         int[] links = new int[units.count()];
         this.caches = new SlotCaches(words, places, units, links, classes, bytes, stripes);
-        this.own = new OwnSlots(units, words, places, classes, caches.states());
+        this.fastPath = new SlotFastPath(units, words, places, classes, caches.ownedStates(), caches.sharedStates());
         this.idle = new IdleSlots(units, words, classes);
         int mostKept = Math.min(MOST_KEPT, units.count() / KEPT_PART / SizeClasses.COUNT);
         for (int c = 0; c < classes.length; c++) {
@@ -45,8 +45,8 @@ final class Slots {
         }
     }
 
-    OwnSlots own() {
-        return own;
+    SlotFastPath fastPath() {
+        return fastPath;
     }
 
     SlotCaches caches() {

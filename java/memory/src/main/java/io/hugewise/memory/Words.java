@@ -37,6 +37,9 @@ final class Words {
     private static final @Nullable MemorySegment ALL =
             Metadata.isKernelCallable() ? MemorySegment.NULL.reinterpret(Long.MAX_VALUE) : null;
 
+    /// Whether words can be accessed by address.
+    static final boolean HAVE_ADDRESSES = ALL != null;
+
     private final MemorySegment memory;
     /// Where the records begin in `accessed`.
     private final long start;
@@ -107,7 +110,7 @@ final class Words {
         }
     }
 
-    // The same by address, only if native access is permitted. The caller keeps this object reachable.
+    // The same by address, if words have one. The caller keeps this object reachable.
 
     /// The address of a word.
     long addressOf(long word) {

@@ -1,12 +1,13 @@
 package io.hugewise.memory;
 
 import java.lang.ref.Reference;
+import org.jspecify.annotations.Nullable;
 
-/// What threads do most often, in few instructions: they take and free slots of words that their own cache owns.
+/// What threads do most often, in few instructions: they take and free slots of words that their cache owns.
 ///
-/// If anything else is needed, nothing is done, and [Blocks] does it. What is read of the memory is what stays the same
-/// while a cache owns a word.
-final class OwnSlots {
+/// If anything else is needed, nothing is done, and [Slots] does it. So it is without calls, and small enough to be
+/// compiled into the code that allocates.
+final class SlotFastPath {
     private static final int NONE = -1;
     /// Bits of an offset that no memory has.
     private static final int MOST_LOG2 = Units.UNIT_LOG2 + Integer.SIZE - 1;
@@ -19,10 +20,12 @@ final class OwnSlots {
     private final long start;
     private final SlotPlaces places;
     private final SlotClass[] classes;
-    private final long[][] states;
+    private final long[][] owned;
+    private final long[][] shared;
 
-    /// @param states those of the caches of platform threads, by the low bits of the thread's id
-    OwnSlots(Units units, Words words, SlotPlaces places, SlotClass[] classes, long[][] states) {
+    /// @param owned states of the caches of platform threads, by the low bits of the thread's id
+    /// @param shared states of the other caches, by the low bits of the number of a CPU
+    SlotFastPath(Units units, Words words, SlotPlaces places, SlotClass[] classes, long[][] owned, long[][] shared) {
         this.units = units;
         this.info = units.infos();
         this.skew = units.skew;
@@ -30,15 +33,16 @@ final class OwnSlots {
         this.start = words.addressOf(0);
         this.places = places;
         this.classes = classes;
-        this.states = states;
+        this.owned = owned;
+        this.shared = shared;
     }
 
     /// Takes a slot; returns its offset in the memory, -1 if it was not done.
     long take(int sizeClass) {
-        long id = Thread.currentThread().threadId();
-        long[] cache = states[(int) id & states.length - 1];
-        if (cache[SlotCache.THREAD] != id) {
-            return NONE;
+        Thread thread = Thread.currentThread();
+        long[] cache = owned[(int) thread.threadId() & owned.length - 1];
+        if (cache[SlotCache.THREAD] != thread.threadId()) {
+            return takeShared(thread, sizeClass);
         }
         try {
             return SlotCache.enter(cache) ? take(cache, sizeClass) : NONE;
@@ -46,6 +50,24 @@ final class OwnSlots {
             SlotCache.leave(cache);
             Reference.reachabilityFence(words);
         }
+    }
+
+    private long takeShared(Thread thread, int sizeClass) {
+        long[] cache = sharedOf(thread);
+        if (cache == null || !SlotCache.tryEnter(cache)) {
+            return NONE;
+        }
+        try {
+            return take(cache, sizeClass);
+        } finally {
+            SlotCache.leave(cache);
+            Reference.reachabilityFence(words);
+        }
+    }
+
+    /// The cache of a virtual thread. A platform thread gets its own.
+    private long @Nullable [] sharedOf(Thread thread) {
+        return Words.HAVE_ADDRESSES && thread.isVirtual() ? shared[Cpu.current() & shared.length - 1] : null;
     }
 
     private long take(long[] cache, int sizeClass) {
@@ -81,20 +103,41 @@ final class OwnSlots {
             return false;
         }
         int ofUnit = info[unit];
-        long id = Thread.currentThread().threadId();
-        long[] cache = states[(int) id & states.length - 1];
-        if (!UnitInfo.isOfSlots(ofUnit) || cache[SlotCache.THREAD] != id) {
+        if (!UnitInfo.isOfSlots(ofUnit)) {
             return false;
         }
+        Thread thread = Thread.currentThread();
+        long[] cache = owned[(int) thread.threadId() & owned.length - 1];
+        if (cache[SlotCache.THREAD] != thread.threadId()) {
+            return giveShared(thread, unit, from);
+        }
         try {
-            return SlotCache.enter(cache) && give(cache, unit - UnitInfo.back(ofUnit), ofUnit, from);
+            // Only its thread gives a word to a cache. So if the cache owns the word, it did when the unit was read, and the
+            // span has not ended since.
+            return SlotCache.enter(cache) && give(cache, unit, ofUnit, from);
         } finally {
             SlotCache.leave(cache);
             Reference.reachabilityFence(words);
         }
     }
 
-    private boolean give(long[] cache, int first, int ofUnit, long from) {
+    private boolean giveShared(Thread thread, int unit, long from) {
+        long[] cache = sharedOf(thread);
+        if (cache == null || !SlotCache.tryEnter(cache)) {
+            return false;
+        }
+        try {
+            // A span with a word of a cache does not end while the cache is in use.
+            int ofUnit = units.info(unit);
+            return UnitInfo.isOfSlots(ofUnit) && give(cache, unit, ofUnit, from);
+        } finally {
+            SlotCache.leave(cache);
+            Reference.reachabilityFence(words);
+        }
+    }
+
+    private boolean give(long[] cache, int unit, int ofUnit, long from) {
+        int first = unit - UnitInfo.back(ofUnit);
         int sizeClass = UnitInfo.sizeClass(ofUnit);
         long size = SizeClasses.size(sizeClass);
         int within = (int) from - (first << Units.UNIT_LOG2);
@@ -102,17 +145,15 @@ final class OwnSlots {
         int ofSpan = slot >>> Words.SLOTS_LOG2;
         long word = SlotPlaces.firstWord(first) + ofSpan;
         long address = start + (word << Words.RECORD_LOG2);
-        long shared = Words.sharedAt(address);
+        long others = Words.sharedAt(address);
         long own = Words.ownAt(address);
         int ofWord = slot & Words.SLOTS - 1;
         long bit = 1L << ofWord;
         long room = cache[SlotCache.ROOM] - size;
-        // Only its thread gives a word to a cache. So if the cache owns the word, it did when the unit was read, and the
-        // span has not ended since.
         if (slot * size != within
                 || slot >= UnitInfo.slots(ofUnit)
-                || Words.ownerOf(shared) != cache[SlotCache.TAG]
-                || ((shared | own) & bit) != 0
+                || Words.ownerOf(others) != cache[SlotCache.TAG]
+                || ((others | own) & bit) != 0
                 || room < 0) {
             return false;
         }
@@ -123,7 +164,7 @@ final class OwnSlots {
         }
         Words.setOwnAt(address, before | bit);
         if (units.isScarce()) {
-            classes[sizeClass].noteFreed(ofUnit, ofSpan, (shared | own) & Words.FREE, bit);
+            classes[sizeClass].noteFreed(ofUnit, ofSpan, (others | own) & Words.FREE, bit);
         }
         return true;
     }
