@@ -18,7 +18,7 @@ final class Units {
     /// Units of the longest run.
     static final int LONGEST_RUN = 32;
 
-    private static final int CHUNK_LOG2 = 6;
+    static final int CHUNK_LOG2 = 6;
     /// Units of a chunk.
     static final int CHUNK = 1 << CHUNK_LOG2;
     private static final long ALL = -1;
@@ -38,8 +38,7 @@ final class Units {
     /// A bit for each chunk that may have a free unit.
     private final long[] candidates;
     private final int[] info;
-    /// Units that may be resident, and not zero.
-    private final long[] touched;
+    private final TouchedUnits touched;
     /// Whether a request has failed.
     private volatile boolean isScarce;
     /// How often units became free since then.
@@ -58,9 +57,8 @@ final class Units {
         this.used = new long[(end + CHUNK - 1) >>> CHUNK_LOG2];
         this.candidates = new long[(used.length + 63) >>> 6];
         this.info = new int[used.length << CHUNK_LOG2];
-        this.touched = new long[used.length];
+        this.touched = new TouchedUnits(used.length, isFresh);
         Arrays.fill(candidates, ALL);
-        Arrays.fill(touched, isFresh ? 0 : ALL);
         remove(0, first);
         remove(end, info.length);
         this.reached = new AtomicInteger(first);
@@ -70,7 +68,7 @@ final class Units {
     private void remove(int from, int to) {
         for (int unit = from; unit < to; unit++) {
             used[unit >>> CHUNK_LOG2] |= 1L << unit;
-            touched[unit >>> CHUNK_LOG2] &= ~(1L << unit);
+            touched.untouch(unit >>> CHUNK_LOG2, 1L << unit);
         }
     }
 
@@ -309,15 +307,15 @@ final class Units {
 
     /// Marks units of one chunk, taken by the caller, as touched.
     void touch(int first, int units) {
-        Atomics.set(touched, first >>> CHUNK_LOG2, mask(units) << first);
+        touched.touch(first >>> CHUNK_LOG2, mask(units) << first);
     }
 
     boolean isTouched(int unit) {
-        return (Atomics.get(touched, unit >>> CHUNK_LOG2) >>> unit & 1) != 0;
+        return (touched.of(unit >>> CHUNK_LOG2) >>> unit & 1) != 0;
     }
 
     void untouch(int unit) {
-        Atomics.clear(touched, unit >>> CHUNK_LOG2, 1L << unit);
+        touched.untouch(unit >>> CHUNK_LOG2, 1L << unit);
     }
 
     /// Marks units of any number of chunks; calls `before` for those that were touched already.
@@ -325,7 +323,7 @@ final class Units {
         for (int unit = first; unit < first + units; ) {
             int chunk = unit >>> CHUNK_LOG2;
             int of = Math.min(first + units - unit, CHUNK - (unit & CHUNK - 1));
-            forRuns(chunk, Atomics.get(touched, chunk) & mask(of) << unit, before);
+            forRuns(chunk, touched.of(chunk) & mask(of) << unit, before);
             touch(unit, of);
             unit += of;
         }
@@ -355,10 +353,10 @@ final class Units {
         long bits;
         do {
             now = Atomics.get(used, chunk);
-            bits = wanted & ~now & Atomics.get(touched, chunk);
+            bits = wanted & ~now & touched.of(chunk);
         } while (bits != 0 && !Atomics.change(used, chunk, now, now | bits));
         if (bits != 0) {
-            Atomics.clear(touched, chunk, forRuns(chunk, bits, run));
+            touched.untouch(chunk, forRuns(chunk, bits, run));
             release(chunk, bits);
         }
     }
@@ -370,7 +368,7 @@ final class Units {
         if (claim(first, count)) {
             boolean done = run.at(first, count);
             for (int i = chunk; done && i < chunk + chunks; i++) {
-                Atomics.clear(touched, i, ALL);
+                touched.untouch(i, ALL);
             }
             giveLong(first, count);
         }
@@ -382,7 +380,7 @@ final class Units {
 
     /// Units of a chunk that are free and touched.
     long idle(int chunk) {
-        return ~Atomics.get(used, chunk) & Atomics.get(touched, chunk);
+        return ~Atomics.get(used, chunk) & touched.of(chunk);
     }
 
     /// Whether no unit is taken in the chunk that begins with a unit.
@@ -412,25 +410,7 @@ final class Units {
 
     /// Bytes of pages with a touched unit.
     long touched(long pageSize) {
-        int chunksOfPage = (int) (pageSize >>> UNIT_LOG2 >>> CHUNK_LOG2);
-        long bytes = 0;
-        for (int chunk = 0; chunk < touched.length; chunk += Math.max(1, chunksOfPage)) {
-            if (chunksOfPage == 0) {
-                bytes += (long) Long.bitCount(Atomics.get(touched, chunk)) << UNIT_LOG2;
-            } else {
-                bytes += isTouched(chunk, chunksOfPage) ? pageSize : 0;
-            }
-        }
-        return bytes;
-    }
-
-    private boolean isTouched(int first, int chunks) {
-        for (int chunk = first; chunk < Math.min(touched.length, first + chunks); chunk++) {
-            if (Atomics.get(touched, chunk) != 0) {
-                return true;
-            }
-        }
-        return false;
+        return touched.bytes(pageSize);
     }
 
     /// Bytes from the start of the memory to the end of the highest unit that was ever taken.
