@@ -17,6 +17,7 @@ final class Blocks {
 
     private final long pageSize;
     private final Units units;
+    private final Scarcity scarcity;
     private final @Nullable Decommit decommit;
     private final Slots slots;
     private final Runs runs;
@@ -32,6 +33,7 @@ final class Blocks {
     Blocks(long address, long bytes, long pageSize, boolean isFresh, @Nullable Decommit decommit) {
         this.pageSize = pageSize;
         this.units = new Units(address, bytes, isFresh);
+        this.scarcity = units.scarcity();
         this.decommit = decommit;
         int most = Math.min(MOST_STRIPES, Integer.highestOneBit(4 * Runtime.getRuntime().availableProcessors()));
         int stripes = Math.clamp(Long.highestOneBit(bytes / STRIPE_BYTES), 1, most);
@@ -59,11 +61,12 @@ final class Blocks {
         long offset = takeOrRefill(sizeClass);
         if (offset < 0) {
             // Again, with the memory of all caches and empty spans.
-            units.becomeScarce();
+            scarcity.beginAttempt();
             slots.reclaim();
             long events = events(sizeClass);
             offset = takeOrRefill(sizeClass);
             failed[sizeClass] = offset < 0 ? events : NONE_FAILED;
+            scarcity.endAttempt(offset < 0);
         }
         return offset;
     }
@@ -79,7 +82,7 @@ final class Blocks {
     }
 
     private long events(int sizeClass) {
-        return (long) units.releases() << 32 | (slots.events(sizeClass) & 0xFFFF_FFFFL);
+        return (long) scarcity.releases() << 32 | (slots.events(sizeClass) & 0xFFFF_FFFFL);
     }
 
     /// Takes a block of whole units; returns its offset in bytes, or -1 if no run is left.
@@ -110,18 +113,19 @@ final class Blocks {
 
     private int takeLargeUnits(int count, long alignment) {
         long known = failedLarge;
-        if ((int) (known >>> 32) == units.releases() && count >= (int) known && known != NONE_FAILED) {
+        if ((int) (known >>> 32) == scarcity.releases() && count >= (int) known && known != NONE_FAILED) {
             return -1;
         }
         int unit = units.takeLong(count, alignment);
         if (unit < 0) {
-            units.becomeScarce();
+            scarcity.beginAttempt();
             slots.reclaim();
-            int releases = units.releases();
+            int releases = scarcity.releases();
             unit = units.takeLong(count, alignment);
             if (unit < 0 && alignment == 1) {
                 failedLarge = (long) releases << 32 | count;
             }
+            scarcity.endAttempt(unit < 0);
         }
         return unit;
     }

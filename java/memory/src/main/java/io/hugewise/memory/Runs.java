@@ -8,6 +8,7 @@ final class Runs {
     private static final int PADDING = 16;
 
     private final Units units;
+    private final Scarcity scarcity;
     private final SlotCaches caches;
     private final int stripes;
     /// For each stripe and length of a run: a unit of the chunk in which a thread of the stripe took or freed one last. A
@@ -16,6 +17,7 @@ final class Runs {
 
     Runs(Units units, SlotCaches caches, int stripes) {
         this.units = units;
+        this.scarcity = units.scarcity();
         this.caches = caches;
         this.stripes = stripes;
         this.near = new int[(stripes + 1) * PADDING];
@@ -66,15 +68,15 @@ final class Runs {
         if ((info & UnitInfo.CACHED) != 0 || !units.changeInfo(unit, info, info | UnitInfo.CACHED)) {
             return false;
         }
-        // Once memory was full, free units are of more use to others.
-        if (units.isScarce() || !giveToCache(unit, UnitInfo.sizeClass(info))) {
+        // While memory is full, free units are of more use to others.
+        if (scarcity.isScarce() || !giveToCache(unit, UnitInfo.sizeClass(info))) {
             int count = UnitInfo.units(info);
             units.setInfo(unit, 0);
             units.give(unit, count);
             near[indexOfNear(count)] = unit;
         } else {
             // A request that failed meanwhile would find it.
-            units.noteRelease();
+            scarcity.noteRelease();
         }
         return true;
     }

@@ -46,7 +46,7 @@ final class SlotClass {
     /// Lets requests that failed be tried again: later than the slot can be found, so one that fails now has seen it.
     /// Without the lock.
     void noteFreed() {
-        if (units.isScarce()) {
+        if (units.scarcity().isScarce()) {
             Atomics.increase(events, 0);
         }
     }
@@ -61,7 +61,7 @@ final class SlotClass {
             noteFreed();
         }
         if ((free | bit) == SlotPlaces.all(info, ofSpan)) {
-            units.noteRelease();
+            units.scarcity().noteRelease();
         }
     }
 
@@ -142,7 +142,7 @@ final class SlotClass {
         } else if (units.changeInfo(first, info, info | UnitInfo.KEPT)) {
             keptUnits += UnitInfo.units(info);
             // A request that failed would find it.
-            units.noteRelease();
+            units.scarcity().noteRelease();
         }
     }
 

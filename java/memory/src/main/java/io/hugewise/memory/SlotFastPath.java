@@ -13,6 +13,7 @@ final class SlotFastPath {
     private static final int MOST_LOG2 = Units.UNIT_LOG2 + Integer.SIZE - 1;
 
     private final Units units;
+    private final Scarcity scarcity;
     private final int[] info;
     private final long skew;
     private final Words words;
@@ -27,6 +28,7 @@ final class SlotFastPath {
     /// @param shared states of the other caches, by the low bits of the number of a CPU
     SlotFastPath(Units units, Words words, SlotPlaces places, SlotClass[] classes, long[][] owned, long[][] shared) {
         this.units = units;
+        this.scarcity = units.scarcity();
         this.info = units.infos();
         this.skew = units.skew;
         this.words = words;
@@ -163,7 +165,7 @@ final class SlotFastPath {
             before = SlotCache.push(cache, SlotCache.indexOf(sizeClass), word, from - ofWord * size);
         }
         Words.setOwnAt(address, before | bit);
-        if (units.isScarce()) {
+        if (scarcity.isScarce()) {
             classes[sizeClass].noteFreed(ofUnit, ofSpan, (others | own) & Words.FREE, bit);
         }
         return true;

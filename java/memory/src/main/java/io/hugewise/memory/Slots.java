@@ -260,7 +260,7 @@ final class Slots {
                 return Freeing.AGAIN;
             }
             cache.add(sizeClass, word, own, SlotPlaces.offset(first, ofSpan, sizeClass), bit, size);
-            if (everyUnit.isScarce()) {
+            if (everyUnit.scarcity().isScarce()) {
                 classes[sizeClass].noteFreed(info, ofSpan, (shared | own) & Words.FREE, bit);
             }
             return Freeing.DONE;

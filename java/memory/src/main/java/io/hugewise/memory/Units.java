@@ -39,10 +39,7 @@ final class Units {
     private final long[] candidates;
     private final int[] info;
     private final TouchedUnits touched;
-    /// Whether a request has failed.
-    private volatile boolean isScarce;
-    /// How often units became free since then.
-    private final AtomicInteger releases = new AtomicInteger();
+    private final Scarcity scarcity = new Scarcity();
     /// The end of the highest unit that was ever taken.
     private final AtomicInteger reached;
 
@@ -98,24 +95,8 @@ final class Units {
         return Atomics.change(info, unit, from, to);
     }
 
-    int releases() {
-        return releases.get();
-    }
-
-    /// Lets requests that failed be tried again.
-    void noteRelease() {
-        if (isScarce) {
-            releases.getAndIncrement();
-        }
-    }
-
-    boolean isScarce() {
-        return isScarce;
-    }
-
-    /// Lets releases be noted from now on.
-    void becomeScarce() {
-        isScarce = true;
+    Scarcity scarcity() {
+        return scarcity;
     }
 
     // Runs
@@ -244,7 +225,7 @@ final class Units {
     private void release(int chunk, long bits) {
         Atomics.clear(used, chunk, bits);
         Atomics.set(candidates, chunk >>> 6, 1L << chunk);
-        noteRelease();
+        scarcity.noteRelease();
     }
 
     // Runs of any length

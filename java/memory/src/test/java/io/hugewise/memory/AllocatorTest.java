@@ -240,4 +240,23 @@ class AllocatorTest {
             assertThat(allocator.live()).isEqualTo(live);
         }
     }
+
+    /// What threads free is kept for them, also after memory was full once: else each free would be slower for ever.
+    @ParameterizedTest
+    @ValueSource(longs = {64, 16384, 2 << 20})
+    void memoryIsKeptForThreadsAgainAfterARequestFailed(long size) {
+        try (HugeArena arena = arena(64 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            List<Long> offsets = new ArrayList<>();
+            for (long offset; (offset = allocator.tryAllocateOffset(size)) >= 0; ) {
+                offsets.add(offset);
+            }
+            offsets.forEach(allocator::freeOffset);
+            allocator.trim();
+            assertThat(allocator.held()).isZero();
+            allocator.freeOffset(allocator.allocateOffset(16384));
+            assertThat(allocator.live()).isZero();
+            assertThat(allocator.held()).isEqualTo(16384);
+        }
+    }
 }
