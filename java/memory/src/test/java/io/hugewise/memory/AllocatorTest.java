@@ -259,4 +259,33 @@ class AllocatorTest {
             assertThat(allocator.held()).isEqualTo(16384);
         }
     }
+
+    /// The end of a span may be large enough for the beginning of another block.
+    @ParameterizedTest
+    @ValueSource(longs = {48, 592, 7168, 30720})
+    void whereNoBlockWasAllocatedNoneCanBeFreed(long size) {
+        try (HugeArena arena = arena(MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            long first = allocator.allocateOffset(size);
+            for (long offset = first + size; offset < first + 128 * 1024; offset += size) {
+                long other = offset;
+                assertThatThrownBy(() -> allocator.freeOffset(other))
+                        .isInstanceOfAny(IllegalArgumentException.class, IllegalStateException.class);
+            }
+        }
+    }
+
+    @Test
+    void aThreadKeepsFewOfTheRunsThatItFrees() {
+        try (HugeArena arena = arena(64 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            List<Long> offsets = new ArrayList<>();
+            while (allocator.held() < 48 * MIB) {
+                offsets.add(allocator.allocateOffset(16384));
+            }
+            offsets.forEach(allocator::freeOffset);
+            // All caches keep at most 1/50 of the memory.
+            assertThat(allocator.held()).isPositive().isLessThanOrEqualTo(64 * MIB / 50);
+        }
+    }
 }
