@@ -2,8 +2,8 @@ package io.hugewise.memory;
 
 /// Whether a request has failed for lack of memory, so that those who free memory must say so.
 ///
-/// A request that failed need not be tried again as long as [#releases] stays the same. Once it has changed, all
-/// failures before are of no account, and memory is not scarce until the next one.
+/// A request that failed need not be tried again as long as [#releases] stays the same. Once it has changed, the
+/// request may succeed, and memory is not scarce until a request fails again.
 final class Scarcity {
     private final SpinLock lock = new SpinLock();
     /// Requests that are being tried with all memory.
@@ -34,7 +34,7 @@ final class Scarcity {
         }
     }
 
-    /// Afterwards.
+    /// After a request was tried with all memory.
     void endAttempt(boolean failed) {
         lock.lock();
         try {

@@ -102,8 +102,8 @@ final class SlotCache {
         return false;
     }
 
-    /// Begins a use by the thread to which it belongs; false if the cache was taken away. [#leave(long[])] follows, in any
-    /// case.
+    /// Begins a use by the thread to which it belongs; false if the cache was taken away. The caller then leaves it in
+    /// either case.
     static boolean enter(long[] state) {
         Atomics.LONGS.setOpaque(state, BUSY, 1L);
         VarHandle.releaseFence();

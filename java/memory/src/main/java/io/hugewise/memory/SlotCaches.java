@@ -36,7 +36,7 @@ final class SlotCaches {
     /// Those of platform threads, by the low bits of the thread's id. Read without synchronization: what a thread reads of
     /// a cache of others is final.
     private final @Nullable SlotCache[] owned;
-    /// Their states; of no thread where there is no cache.
+    /// The state of each of these caches. A place without a cache has the state of an empty one that no thread owns.
     private final long[][] states;
     private final SlotCache[] shared;
     /// The tag of each cache, 0 for none. The shared ones come after the others.
