@@ -1,4 +1,5 @@
 import io.hugewise.cache.HugeCache;
+import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -7,6 +8,8 @@ import java.util.SplittableRandom;
 /// `drift BYTES STEPS`: puts values whose sizes drift from 16 bytes to 1 MiB and back.
 final class Limit {
     private static final int BATCH = 10_000;
+    /// Bytes of index and frequencies that an entry may need (docs/cache.md).
+    private static final long MOST_INDEX = 24;
 
     public static void main(String[] arguments) {
         long bytes = Long.parseLong(arguments[1]);
@@ -100,30 +103,43 @@ final class Limit {
             long next = 0;
             long above = 0;
             double least = 1;
-            double first = 0;
+            double leastPayload = 1;
+            long previous = 0;
+            long current = 0;
             for (int step = 0; step < steps; step++) {
                 // From 16 bytes to 1 MiB and back, in four turns.
                 double phase = Math.abs((step * 8.0 / steps) % 2 - 1);
                 double median = 24 * Math.pow((1 << 20) / 24.0, 1 - phase);
+                previous = current;
+                current = next;
                 for (long put = 0; put < bytes / 4; ) {
                     int size = (int) Math.clamp(median * Math.exp(0.5 * random.nextGaussian()), 24, 1 << 20);
                     cache.put(next, new Load.Value(next, 0, size));
                     next++;
                     put += size + 64;
+                    // Keys of this step and the one before are read, so that they replace older ones.
+                    for (int read = 0; read < 2; read++) {
+                        cache.read(random.nextLong(previous, next), MemorySegment::byteSize);
+                    }
                     above = Math.max(above, cache.usedBytes() - cache.maximumBytes());
                 }
-                long live = cache.asMap().values().stream().mapToLong(value -> 16 + value.size()).sum();
-                double share = (double) live / cache.maximumBytes();
+                long[] sums = new long[3];
+                cache.asMap().values().forEach(value -> {
+                    sums[0]++;
+                    sums[1] += 16 + value.size();
+                    sums[2] += 8 + 16 + value.size() + 7 & -8;
+                });
+                double payload = (double) sums[1] / cache.maximumBytes();
+                double live = (double) (sums[2] + Math.min(cache.indexBytes(), MOST_INDEX * sums[0])) / cache.maximumBytes();
                 if (step >= 8) {
-                    least = Math.min(least, share);
-                    if (share < 0.92) {
-                        System.err.printf("step %d: values of about %.0f bytes, %.3f of the limit%n", step, median, share);
-                    }
+                    least = Math.min(least, live);
+                    leastPayload = median < 512 ? leastPayload : Math.min(leastPayload, payload);
                 }
-                first = step == 8 ? share : first;
+                System.err.printf("step %d: %,d values of about %.0f bytes, live %.3f of the limit, keys and values %.3f, index %.3f%n",
+                        step, sums[0], median, live, payload, (double) cache.indexBytes() / cache.maximumBytes());
             }
-            Load.print(Map.of("steps", steps, "bytes_above_limit", above, "least_live_ratio", least, "puts", next,
-                    "rejections", cache.stats().rejections()));
+            Load.print(Map.of("steps", steps, "bytes_above_limit", above, "least_live_ratio", least, "least_payload_ratio", leastPayload,
+                    "puts", next, "rejections", cache.stats().rejections()));
         }
     }
 }

@@ -16,7 +16,9 @@ final class Buckets {
 
     private final Segments segments;
     private final int shift;
+    /// Addresses of segments, also of those that the table had before it shrank.
     private volatile long[] table;
+    private volatile int tableSegments;
     private volatile long[] overflow;
     /// Number of buckets; the buckets before this one's lower half are split.
     private volatile int count;
@@ -30,8 +32,9 @@ final class Buckets {
         this.shift = Integer.numberOfTrailingZeros(segments.size / BYTES);
         table = addresses(Use.TABLE);
         overflow = addresses(Use.OVERFLOW);
-        if (table.length == 0) {
-            table = withSegment(table, Use.TABLE);
+        tableSegments = table.length;
+        if (tableSegments == 0) {
+            growTable();
             setCount(1 << shift);
         } else {
             count = (int) Math.clamp(segments.manifest.figure(Figure.BUCKETS), 1 << shift, (long) table.length << shift);
@@ -44,18 +47,32 @@ final class Buckets {
         return Arrays.stream(segments.withUse(use)).mapToLong(segments::address).toArray();
     }
 
-    private long[] withSegment(long[] bases, Use use) {
-        // Without a segment, an eviction drops what it would keep; without a bucket, a new entry is rejected.
-        int segment = segments.tryTake(0);
+    private void growTable() {
+        int last = tableSegments;
+        long address = takeSegment(Use.TABLE, last);
+        if (address != 0) {
+            table = with(table, last, address);
+            tableSegments = last + 1;
+        }
+    }
+
+    private static long[] with(long[] addresses, int place, long address) {
+        long[] longer = Arrays.copyOf(addresses, Math.max(place + 1, addresses.length));
+        longer[place] = address;
+        return longer;
+    }
+
+    /// {@return the address of a segment with zeros, or 0 if no memory is free}
+    private long takeSegment(Use use, int order) {
+        // Without an overflow bucket, a new entry is rejected; the table can grow later.
+        int segment = segments.tryTake(use == Use.OVERFLOW ? 0 : Segments.RESERVED);
         if (segment < 0) {
-            return bases;
+            return 0;
         }
         long address = segments.address(segment);
         Memory.slice(address, segments.size).fill((byte) 0);
-        segments.manifest.setUse(segment, use, bases.length);
-        long[] longer = Arrays.copyOf(bases, bases.length + 1);
-        longer[bases.length] = address;
-        return longer;
+        segments.manifest.setUse(segment, use, order);
+        return address;
     }
 
     /// Writes to the manifest what it does not have yet. No thread uses the buckets any more.
@@ -70,7 +87,7 @@ final class Buckets {
 
     /// Bytes of all buckets.
     long bytes() {
-        return (long) (table.length + overflow.length) * segments.size;
+        return (long) (tableSegments + overflow.length) * segments.size;
     }
 
     // --- Addresses ---------------------------------------------------------------------------------
@@ -131,16 +148,34 @@ final class Buckets {
     ///
     /// @return whether there is
     boolean hasRoom() {
-        if (count >>> shift == table.length) {
-            table = withSegment(table, Use.TABLE);
+        if (count >>> shift == tableSegments) {
+            growTable();
         }
-        return count >>> shift < table.length;
+        return count >>> shift < tableSegments;
     }
 
     /// Changes the number of buckets, when the last one gets entries of another one.
     void setCount(int buckets) {
         segments.manifest.setFigure(Figure.BUCKETS, buckets);
         count = buckets;
+    }
+
+    /// The number of buckets in a segment, which is the smallest number of buckets.
+    int perSegment() {
+        return 1 << shift;
+    }
+
+    /// Takes the last segment from the table if it has no buckets, nor will have some soon. One thread at a time may
+    /// call it.
+    ///
+    /// @return its number, which readers may still use; -1 if there is none
+    int shrinkTable() {
+        int last = tableSegments - 1;
+        if (count > ((long) last << shift) - perSegment() / 2) {
+            return -1;
+        }
+        tableSegments = last;
+        return segments.of(table[last]);
     }
 
     /// {@return the link to an empty bucket, or 0 if no memory is free}
@@ -153,10 +188,11 @@ final class Buckets {
             return link;
         }
         if (usedOverflow >>> shift == overflow.length) {
-            overflow = withSegment(overflow, Use.OVERFLOW);
-            if (usedOverflow >>> shift == overflow.length) {
+            long address = takeSegment(Use.OVERFLOW, overflow.length);
+            if (address == 0) {
                 return 0;
             }
+            overflow = with(overflow, overflow.length, address);
         }
         return IndexWord.link(usedOverflow++);
     }

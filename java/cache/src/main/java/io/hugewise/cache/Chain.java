@@ -17,12 +17,16 @@ final class Chain {
     }
 
     /// Adds the next bucket, and splits another one into both. Readers may miss entries meanwhile.
-    static void split(Buckets buckets) {
+    ///
+    /// @return true
+    static boolean split(Buckets buckets) {
         int number = buckets.count();
         int bit = Integer.highestOneBit(number);
         long old = buckets.at(number - bit);
         var chain = new Chain(buckets);
         chain.collect(old, _ -> true);
+        // A killed process may have left words there.
+        Buckets.clear(buckets.at(number));
         buckets.setCount(number + 1);
         Buckets.clear(old);
         int moved = 0;
@@ -36,8 +40,40 @@ final class Chain {
         // There are enough buckets in the old chain for both.
         chain.fill(buckets.at(number), 0, moved);
         chain.fill(old, moved, chain.count);
-        while (chain.linkCount > 0) {
-            buckets.giveOverflow(chain.links[--chain.linkCount]);
+        chain.giveLinks(0);
+        return true;
+    }
+
+    /// Moves the words of the last bucket to the one that it was split from. Readers may miss entries meanwhile.
+    ///
+    /// @return whether there were enough overflow buckets
+    static boolean merge(Buckets buckets) {
+        int number = buckets.count() - 1;
+        long last = buckets.at(number);
+        long old = buckets.at(number - Integer.highestOneBit(number));
+        var chain = new Chain(buckets);
+        chain.collect(old, _ -> true);
+        chain.add(last, _ -> true);
+        int own = chain.linkCount;
+        while (chain.count > Buckets.SLOTS + (Buckets.SLOTS - 1) * chain.linkCount) {
+            long link = buckets.takeOverflow();
+            if (link == 0) {
+                chain.giveLinks(own);
+                return false;
+            }
+            chain.addLink(link);
+        }
+        chain.write(old);
+        buckets.setCount(number);
+        Buckets.clear(last);
+        chain.giveLinks(0);
+        return true;
+    }
+
+    /// Makes overflow buckets free that no bucket has any more.
+    private void giveLinks(int spared) {
+        while (linkCount > spared) {
+            buckets.giveOverflow(takeLink());
         }
     }
 
@@ -65,6 +101,10 @@ final class Chain {
         count = 0;
         linkCount = 0;
         isComplete = true;
+        add(bucket, isValid);
+    }
+
+    private void add(long bucket, LongPredicate isValid) {
         while (true) {
             for (int slot = 0; slot < Buckets.SLOTS; slot++) {
                 long word = Memory.word(Buckets.slot(bucket, slot));
@@ -82,10 +122,14 @@ final class Chain {
                 isComplete = false;
                 return;
             }
-            links = linkCount == links.length ? Arrays.copyOf(links, 2 * linkCount) : links;
-            links[linkCount++] = last;
+            addLink(last);
             bucket = buckets.overflow(last);
         }
+    }
+
+    private void addLink(long link) {
+        links = linkCount == links.length ? Arrays.copyOf(links, 2 * linkCount) : links;
+        links[linkCount++] = link;
     }
 
     /// Whether all links were valid, and the last overflow bucket has words, as [Index#remove] expects.

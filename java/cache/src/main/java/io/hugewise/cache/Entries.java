@@ -11,8 +11,8 @@ import java.lang.foreign.MemorySegment;
 /// └──────────────────┴───────────────────────┴──────────────────────────────┴─────┴───────┘
 /// ```
 ///
-/// The value of a large entry lies in segments of its own, whose numbers are here instead, 4 bytes each; the size of
-/// the key has the bit [#LARGE].
+/// Of the value of a large entry, all but the last bytes lie in [Chunks], whose numbers are before the last bytes, aligned
+/// to 4 bytes, 4 bytes each; the size of the key has the bit [#LARGE].
 final class Entries {
     static final int LARGE = 1 << 31;
     private static final int VALUE_SIZE = 4;
@@ -20,30 +20,42 @@ final class Entries {
     private static final int ALIGNMENT = 8;
 
     final int header;
-    private final int segmentSize;
+    /// Bytes of a large value that a chunk has.
+    final int chunkCapacity;
+    /// Largest size of an entry that is not large, unless its key is.
+    private final int largest;
 
     Entries(boolean canExpire, int segmentSize) {
         this.header = canExpire ? EXPIRY + Integer.BYTES : EXPIRY;
-        this.segmentSize = segmentSize;
+        this.chunkCapacity = Chunks.capacity(segmentSize);
+        this.largest = Chunks.size(segmentSize);
     }
 
     /// Bytes of an entry in its segment.
     long size(int keySize, long valueSize) {
-        long inline = isLarge(keySize, valueSize) ? (long) Integer.BYTES * segments(valueSize) : valueSize;
-        return aligned(header + keySize + inline);
+        if (!isLarge(keySize, valueSize)) {
+            return aligned(header + keySize + valueSize);
+        }
+        long parts = valueSize / chunkCapacity;
+        return aligned(numbers(keySize) + Integer.BYTES * parts + valueSize - parts * chunkCapacity);
     }
 
     private static long aligned(long size) {
         return size + ALIGNMENT - 1 & -ALIGNMENT;
     }
 
-    boolean isLarge(int keySize, long valueSize) {
-        return aligned(header + keySize + valueSize) > segmentSize;
+    private boolean isLarge(int keySize, long valueSize) {
+        return valueSize >= chunkCapacity && aligned(header + keySize + valueSize) > largest;
     }
 
-    /// Segments that a large value needs.
-    int segments(long valueSize) {
-        return Math.toIntExact((valueSize + segmentSize - 1) / segmentSize);
+    /// Chunks that a value needs.
+    int parts(int keySize, int valueSize) {
+        return isLarge(keySize, valueSize) ? valueSize / chunkCapacity : 0;
+    }
+
+    /// Offset of the numbers of chunks in a large entry.
+    private long numbers(int keySize) {
+        return (long) header + keySize + Integer.BYTES - 1 & -Integer.BYTES;
     }
 
     void writeHeader(long entry, int keySize, int valueSize, boolean isLarge) {
@@ -107,12 +119,22 @@ final class Entries {
         }
     }
 
-    /// Number of the segment that has a part of a large value.
-    int part(long entry, int number) {
-        return Memory.getInt(value(entry) + (long) number * Integer.BYTES);
+    /// Chunks that the value of an entry has.
+    int parts(long entry) {
+        return isLarge(entry) ? valueSize(entry) / chunkCapacity : 0;
     }
 
-    void setPart(long entry, int number, int segment) {
-        Memory.setInt(value(entry) + (long) number * Integer.BYTES, segment);
+    /// Number of the chunk that has a part of a large value.
+    int part(long entry, int number) {
+        return Memory.getInt(entry + numbers(keySize(entry)) + (long) number * Integer.BYTES);
+    }
+
+    void setPart(long entry, int number, int chunk) {
+        Memory.setInt(entry + numbers(keySize(entry)) + (long) number * Integer.BYTES, chunk);
+    }
+
+    /// Address of the last bytes of a large value, which are in no chunk.
+    long rest(long entry) {
+        return entry + numbers(keySize(entry)) + (long) parts(entry) * Integer.BYTES;
     }
 }

@@ -11,11 +11,15 @@ import java.util.concurrent.locks.ReentrantLock;
 ///
 /// New entries are in the log of the window. Its oldest segment competes with the oldest one of the main log: of both,
 /// the entries that were requested most often are kept, as many bytes as the main segment had. If few entries of the
-/// window win, the main segment stays as it is.
+/// window win, the main segment stays as it is. Of segments whose entries have many chunks, the worst entries are
+/// dropped, and the others stay where they are.
+///
+/// Before an entry is evicted, segments are emptied that lose memory: by bytes of entries that were replaced or removed,
+/// or by free chunks.
 ///
 /// Methods need [#lock] unless they say otherwise.
 final class Evictor {
-    /// Most bytes that are moved for each inserted one.
+    /// Most bytes that are moved for each inserted one, unless more than [#SLACK] is dead.
     static final double MOST_MOVED = 1.3;
     /// A main segment with a greater share of used entries is not evicted, but gets behind all others.
     private static final double MOST_USED = 0.9;
@@ -26,6 +30,12 @@ final class Evictor {
     private static final int ESTABLISHED = 3;
     /// A segment with a smaller share of bytes in use is emptied before others.
     private static final double SPARSE = 0.5;
+    /// With a greater share of dead bytes, the segment that has most is emptied, instead of an eviction.
+    private static final double SLACK = 0.05;
+    /// A smaller share of the entries that were expected is a reason to expect fewer.
+    private static final double FEWER = 0.8;
+    /// Buckets of the index that are merged at once.
+    private static final int MERGES = 512;
     private static final int MOST_AHEAD = 8;
     private static final int EXPIRED_AT_ONCE = 8;
 
@@ -36,16 +46,20 @@ final class Evictor {
     final LongAdder inserted = new LongAdder();
     private final WindowSize target;
     private final Segments segments;
+    private final Chunks chunks;
     private final Index index;
     private final LiveEntries live;
     private final Retired retired;
     private long moved;
+    /// Of these, by emptying segments with dead bytes.
+    private long compacted;
     private long expected;
     private long adaptedRequests;
     private long adaptedHits;
 
-    Evictor(Segments segments, Index index, LiveEntries live, Retired retired) {
+    Evictor(Segments segments, Chunks chunks, Index index, LiveEntries live, Retired retired) {
         this.segments = segments;
+        this.chunks = chunks;
         this.index = index;
         this.live = live;
         this.retired = retired;
@@ -76,12 +90,12 @@ final class Evictor {
         target.requested(requests - adaptedRequests, hits - adaptedHits);
         adaptedRequests = requests;
         adaptedHits = hits;
-        int used = window.size() + main.size();
-        long estimate = used == 0 ? 0 : index.entries() * segments.limit() / used;
-        if (estimate > expected) {
+        long used = segments.used() - (index.bytes() + sketch.bytes()) / segments.size;
+        long estimate = used <= 0 ? 0 : index.entries() * segments.limit() / used;
+        if (estimate > expected || estimate < FEWER * expected) {
             expected = estimate;
             target.expect(estimate);
-            sketch.expect(estimate);
+            sketch.expect(estimate, retired::add);
         }
         sketch.age();
         while (isWindowLarge() && window.closed.size() > 1 && segments.free() > ahead() + 1) {
@@ -89,36 +103,50 @@ final class Evictor {
         }
     }
 
-    private boolean isWindowLarge() {
-        return window.size() > target.share() * segments.limit();
+    /// Makes the index smaller if there are few entries.
+    ///
+    /// @return whether it may become smaller still
+    boolean shrinkIndex() {
+        boolean isMore = index.shrinkIfSparse(MERGES, retired::add);
+        // Memory that readers may use is made free at the next time.
+        if (retired.count() > 0) {
+            retired.release();
+        }
+        return isMore;
     }
 
-    /// Empties a segment, and makes those free that no reader uses. What is kept may need as many segments as became
-    /// free.
+    private boolean isWindowLarge() {
+        return window.weight() > target.share() * segments.limit();
+    }
+
+    /// Empties a segment, or drops entries, and makes memory free that no reader uses. What is kept may need as many
+    /// segments as became free.
     ///
     /// @return whether calling again may free more: not if nothing is left, or a read takes longer than the patience
     boolean evict() {
-        if (retired.count() == 0) {
-            retireEntries();
-        }
-        return retired.release();
+        return (retired.count() > 0 || retireEntries()) && (retired.count() == 0 || retired.release());
     }
 
-    private void retireEntries() {
+    private boolean retireEntries() {
         collect();
+        if (emptyChunks()) {
+            return true;
+        }
         if (window.closed.isEmpty() && main.closed.isEmpty()) {
             window.close();
             main.close();
             collect();
+        } else if (compact()) {
+            return true;
         }
-        int sparse = takeSparse();
-        if (sparse >= 0) {
-            clean(sparse);
-        } else if (!window.closed.isEmpty() && (isWindowLarge() || main.closed.isEmpty())) {
+        if (!window.closed.isEmpty() && (main.closed.isEmpty() || isWindowLarge())) {
             compete(window.closed.take());
         } else if (!main.closed.isEmpty()) {
             shrinkMain();
+        } else {
+            return false;
         }
+        return true;
     }
 
     private void collect() {
@@ -134,40 +162,96 @@ final class Evictor {
     // --- Policy ------------------------------------------------------------------------------------
 
     private void compete(int segment) {
+        int victims = main.closed.isEmpty() ? -1 : takeMain();
+        if (haveManyChunks(segment, victims)) {
+            competeInPlace(segment, victims);
+            return;
+        }
         var candidates = new Ranking(segments);
+        boolean hasRoom = !isWindowLarge();
         live.forEach(segment, (entry, hash) -> {
             int uses = settle(entry, hash);
-            boolean staysInWindow = uses > 0 && !isWindowLarge() && live.layout.size(entry) <= movable();
+            boolean staysInWindow = hasRoom && uses > 0 && live.layout.size(entry) <= movable();
             if (uses >= 0 && !(staysInWindow && move(entry, hash, window))) {
                 candidates.add(2L * sketch.frequency(hash), entry);
             }
         });
         retired.add(segment);
-        int victims = main.closed.isEmpty() ? -1 : takeMain();
-        long room = segments.size;
         if (victims >= 0) {
-            long bytes = rank(victims, candidates);
+            rank(victims, candidates);
             if (candidates.winners(victims) <= LEAST_WINNERS * candidates.count(victims)) {
                 main.closed.addFirst(victims);
                 dropAllBut(victims, candidates);
                 return;
             }
-            room = bytes;
             retired.add(victims);
         }
-        keep(candidates, room);
+        keep(candidates, segments.size);
+    }
+
+    private boolean haveManyChunks(int segment, int other) {
+        long parts = segments.pool.field(segment, Segments.PARTS) + (other < 0 ? 0 : segments.pool.field(other, Segments.PARTS));
+        return parts >= Chunks.PER_SEGMENT;
+    }
+
+    private void competeInPlace(int segment, int victims) {
+        var all = new Ranking(segments);
+        live.forEach(segment, (entry, hash) -> {
+            if (settle(entry, hash) >= 0) {
+                all.add(2L * sketch.frequency(hash), entry);
+            }
+        });
+        if (victims >= 0) {
+            rank(victims, all);
+            main.closed.addFirst(victims);
+        }
+        boolean isBeaten = victims >= 0 && !dropWorst(all, victims);
+        if (isBeaten) {
+            window.closed.addFirst(segment);
+        } else {
+            main.closed.add(segment);
+        }
+    }
+
+    /// Drops the entries with the lowest ranks, until they had as many bytes as a segment.
+    ///
+    /// @return whether one of them was in a segment
+    private boolean dropWorst(Ranking ranking, int segment) {
+        ranking.sort();
+        boolean isOfSegment = false;
+        long left = segments.size;
+        for (int i = 0; i < ranking.size() && left > 0; i++) {
+            long entry = ranking.entry(i);
+            isOfSegment |= ranking.isIn(i, segment);
+            left -= live.bytes(entry);
+            drop(entry, live.hash(entry));
+        }
+        return isOfSegment;
+    }
+
+    private void drop(long entry, long hash) {
+        live.drop(entry, hash, live.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.SIZE);
     }
 
     /// Merges two segments of the main log to one.
     private void shrinkMain() {
-        long bytes = 0;
+        int first = takeMain();
+        int second = main.closed.isEmpty() ? -1 : takeMain();
         var all = new Ranking(segments);
-        for (int i = Math.min(2, main.closed.size()); i > 0; i--) {
-            int segment = takeMain();
-            bytes += rank(segment, all);
-            retired.add(segment);
+        long bytes = rank(first, all) + (second < 0 ? 0 : rank(second, all));
+        boolean isInPlace = haveManyChunks(first, second);
+        for (int segment : second < 0 ? new int[] {first} : new int[] {first, second}) {
+            if (isInPlace) {
+                main.closed.add(segment);
+            } else {
+                retired.add(segment);
+            }
         }
-        keep(all, bytes / 2);
+        if (isInPlace) {
+            dropWorst(all, first);
+        } else {
+            keep(all, second < 0 ? bytes / 2 : segments.size);
+        }
     }
 
     private int takeMain() {
@@ -180,36 +264,6 @@ final class Evictor {
             main.closed.add(oldest);
         }
         return main.closed.take();
-    }
-
-    /// Takes the segment with the fewest bytes in use, if it is sparse and they may be moved.
-    private int takeSparse() {
-        IntQueue from = null;
-        int place = 0;
-        long least = Math.min((long) (SPARSE * segments.size), movable() + 1);
-        for (IntQueue queue : new IntQueue[] {window.closed, main.closed}) {
-            for (int i = 0; i < queue.size(); i++) {
-                long bytes = segments.pool.field(queue.get(i), Segments.LIVE);
-                if (bytes < least) {
-                    least = bytes;
-                    from = queue;
-                    place = i;
-                }
-            }
-        }
-        if (from == null) {
-            return -1;
-        }
-        int segment = from.get(place);
-        from.remove(place);
-        return segment;
-    }
-
-    private void clean(int segment) {
-        var all = new Ranking(segments);
-        rank(segment, all);
-        retired.add(segment);
-        keep(all, segments.size);
     }
 
     /// Adds the entries of a main segment to a ranking.
@@ -239,7 +293,7 @@ final class Evictor {
     }
 
     private long movable() {
-        return (long) (MOST_MOVED * inserted.sum()) - moved;
+        return (long) (MOST_MOVED * inserted.sum()) - (moved - compacted);
     }
 
     /// Moves an entry to a log, of which the main one takes another segment if it is full.
@@ -263,12 +317,11 @@ final class Evictor {
         for (int i = ranking.size() - 1; i >= 0; i--) {
             long entry = ranking.entry(i);
             long hash = live.hash(entry);
-            boolean isExpired = live.isExpired(entry);
             long needed = live.layout.size(entry);
-            if (!isExpired && needed <= room && move(entry, hash, main)) {
+            if (!live.isExpired(entry) && needed <= room && move(entry, hash, main)) {
                 room -= needed;
             } else {
-                live.drop(entry, hash, isExpired ? RemovalCause.EXPIRED : RemovalCause.SIZE);
+                drop(entry, hash);
             }
         }
     }
@@ -279,6 +332,77 @@ final class Evictor {
                 live.drop(ranking.entry(i), live.hash(ranking.entry(i)), RemovalCause.SIZE);
             }
         }
+    }
+
+    // --- Memory without entries --------------------------------------------------------------------
+
+    /// Empties a segment of which chunks are free, if other segments have free ones for the rest.
+    ///
+    /// @return whether chunks were moved
+    private boolean emptyChunks() {
+        int segment = chunks.beginEmptying();
+        if (segment < 0) {
+            return false;
+        }
+        for (int chunk = segment * Chunks.PER_SEGMENT; chunk < (segment + 1) * Chunks.PER_SEGMENT; chunk++) {
+            if (chunks.isUsed(chunk) && live.moveChunk(chunk)) {
+                moved += chunks.size;
+                compacted += chunks.size;
+            }
+        }
+        return retired.count() > 0;
+    }
+
+    /// Empties the segment with the most dead bytes, if there are many in all. Else the one with the fewest bytes in use,
+    /// if it is sparse and they may be moved.
+    ///
+    /// @return whether there was one
+    private boolean compact() {
+        IntQueue sparse = null;
+        int sparsePlace = 0;
+        long least = Math.min((long) (SPARSE * segments.size), movable() + 1);
+        IntQueue dead = null;
+        int deadPlace = 0;
+        long most = 0;
+        long sum = 0;
+        for (IntQueue queue : new IntQueue[] {window.closed, main.closed}) {
+            for (int i = 0; i < queue.size(); i++) {
+                long bytes = segments.pool.field(queue.get(i), Segments.LIVE);
+                if (bytes < least) {
+                    least = bytes;
+                    sparse = queue;
+                    sparsePlace = i;
+                }
+                long deadBytes = Log.dead(segments, queue.get(i));
+                sum += deadBytes;
+                if (deadBytes > most) {
+                    most = deadBytes;
+                    dead = queue;
+                    deadPlace = i;
+                }
+            }
+        }
+        boolean isSlackUsed = sum > SLACK * segments.limit() * segments.size;
+        IntQueue from = isSlackUsed ? dead : sparse;
+        if (from == null) {
+            return false;
+        }
+        int place = isSlackUsed ? deadPlace : sparsePlace;
+        int segment = from.get(place);
+        from.remove(place);
+        long before = moved;
+        clean(segment);
+        compacted += isSlackUsed ? moved - before : 0;
+        return true;
+    }
+
+    private void clean(int segment) {
+        live.forEach(segment, (entry, hash) -> {
+            if (settle(entry, hash) >= 0 && (live.isExpired(entry) || !move(entry, hash, main))) {
+                drop(entry, hash);
+            }
+        });
+        retired.add(segment);
     }
 
     // --- All entries -------------------------------------------------------------------------------

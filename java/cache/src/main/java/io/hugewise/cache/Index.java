@@ -5,6 +5,9 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.IntConsumer;
+import java.util.function.LongPredicate;
 
 /// A hash table of entries outside of the heap, which grows by one bucket at a time (linear hashing, Litwin, 1980).
 ///
@@ -15,6 +18,8 @@ final class Index {
     static final int STRIPES = 256;
     /// Entries for each bucket at which the table grows.
     private static final int LOAD = 6;
+    /// Entries for each bucket at which the table shrinks.
+    private static final int LEAST_LOAD = 4;
     private static final int LONGEST_CHAIN = 1 << 10;
 
     private final Segments segments;
@@ -106,6 +111,27 @@ final class Index {
         return 0;
     }
 
+    /// Finds an entry of a key of a hash that satisfies a condition. The caller holds the stripe's lock.
+    ///
+    /// @return its address, or 0 if there is none
+    long find(long hash, LongPredicate isWanted) {
+        long bucket = buckets.of(hash);
+        for (int length = 0; length < LONGEST_CHAIN; length++) {
+            for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                long word = Memory.word(Buckets.slot(bucket, slot));
+                if (IndexWord.isOf(word, IndexWord.tag(hash)) && isWanted.test(address(word))) {
+                    return address(word);
+                }
+            }
+            long last = Memory.word(Buckets.last(bucket));
+            if (!IndexWord.isLink(last)) {
+                return 0;
+            }
+            bucket = buckets.overflow(last);
+        }
+        return 0;
+    }
+
     /// Finds the word that refers to an entry. The caller holds the stripe's lock, or uses it as a hint.
     ///
     /// @return the address of the word, or 0 if no word refers to it
@@ -151,8 +177,8 @@ final class Index {
 
     /// Addresses of the entries of a part of the table. The table may grow between two parts.
     final class Cursor {
-        private final int parts = buckets.count();
-        private final int level = Integer.highestOneBit(parts);
+        /// Buckets whose numbers have the same lowest bits: entries stay in their part while the table grows or shrinks.
+        private final int parts = buckets.perSegment();
         private int next;
         private long[] found = new long[16];
         private int count;
@@ -166,11 +192,8 @@ final class Index {
             ReentrantLock lock = locks[next & STRIPES - 1];
             lock.lock();
             try {
-                // The bucket itself, and those that it was split into since.
-                for (long number = next; number < buckets.count(); number += level) {
-                    if (Buckets.number((int) number, parts) == next) {
-                        collect(buckets.at((int) number));
-                    }
+                for (long number = next; number < buckets.count(); number += parts) {
+                    collect(buckets.at((int) number));
                 }
             } finally {
                 lock.unlock();
@@ -293,24 +316,57 @@ final class Index {
 
     /// Splits a bucket if there are many entries. The caller holds no stripe's lock.
     void growIfFull() {
-        if (count.sum() <= (long) buckets.count() * LOAD || !growing.tryLock()) {
-            return;
-        }
-        try {
-            if (!buckets.hasRoom()) {
-                return;
-            }
-            int stripe = buckets.count() & STRIPES - 1;
-            locks[stripe].lock();
+        if (count.sum() > (long) buckets.count() * LOAD && growing.tryLock()) {
             try {
-                versions.incrementAndGet(stripe);
-                Chain.split(buckets);
-                versions.incrementAndGet(stripe);
+                if (buckets.hasRoom()) {
+                    change(buckets.count(), () -> Chain.split(buckets));
+                }
             } finally {
-                locks[stripe].unlock();
+                growing.unlock();
+            }
+        }
+    }
+
+    /// Merges buckets if there are few entries. The caller holds no stripe's lock.
+    ///
+    /// @param merges largest number of them
+    /// @param unused is called with the number of a segment that only readers use who have begun before
+    /// @return whether there may be more
+    boolean shrinkIfSparse(int merges, IntConsumer unused) {
+        boolean isSparse = isSparse();
+        if (isSparse && growing.tryLock()) {
+            try {
+                for (int i = 0; i < merges && isSparse; i++) {
+                    isSparse = change(buckets.count() - 1, () -> Chain.merge(buckets)) && isSparse();
+                }
+                int segment = buckets.shrinkTable();
+                if (segment >= 0) {
+                    unused.accept(segment);
+                }
+            } finally {
+                growing.unlock();
+            }
+        }
+        return isSparse;
+    }
+
+    private boolean isSparse() {
+        return buckets.count() > buckets.perSegment() && count.sum() < (long) buckets.count() * LEAST_LOAD;
+    }
+
+    /// Changes a bucket and the one that it is or was split from.
+    private boolean change(int bucket, BooleanSupplier task) {
+        int stripe = bucket & STRIPES - 1;
+        locks[stripe].lock();
+        try {
+            versions.incrementAndGet(stripe);
+            try {
+                return task.getAsBoolean();
+            } finally {
+                versions.incrementAndGet(stripe);
             }
         } finally {
-            growing.unlock();
+            locks[stripe].unlock();
         }
     }
 }

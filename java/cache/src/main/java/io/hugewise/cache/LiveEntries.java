@@ -13,6 +13,7 @@ final class LiveEntries {
     final LongAdder evicted = new LongAdder();
     final LongAdder evictedBytes = new LongAdder();
     private final Segments segments;
+    private final Chunks chunks;
     private final Index index;
     private final Retired retired;
     private final Clock clock;
@@ -24,9 +25,10 @@ final class LiveEntries {
     private long firstWords;
 
     /// @param leaving is called with the hash before an entry is removed, with its stripe locked
-    LiveEntries(Segments segments, Index index, Entries layout, Retired retired, Clock clock, long seed, Removals removals,
-            LongConsumer leaving) {
+    LiveEntries(Segments segments, Chunks chunks, Index index, Entries layout, Retired retired, Clock clock, long seed,
+            Removals removals, LongConsumer leaving) {
         this.segments = segments;
+        this.chunks = chunks;
         this.index = index;
         this.layout = layout;
         this.retired = retired;
@@ -113,7 +115,7 @@ final class LiveEntries {
     /// @return whether there was room
     boolean move(long entry, long hash, Log log) {
         long size = layout.size(entry);
-        long copy = log.tryAppend(size);
+        long copy = log.tryAppend(size, layout.parts(entry));
         if (copy == 0) {
             return false;
         }
@@ -132,10 +134,43 @@ final class LiveEntries {
             stripe.unlock();
         }
         log.written(copy);
-        if (layout.isLarge(copy)) {
-            log.ownsParts(layout.segments(layout.valueSize(copy)));
-        }
         return true;
+    }
+
+    /// Moves a used chunk to another one.
+    ///
+    /// @return whether it was moved: not if the index does not have its entry, or no other is free
+    boolean moveChunk(int chunk) {
+        int copy = chunks.tryTake(Integer.MAX_VALUE);
+        if (copy < 0) {
+            return false;
+        }
+        long hash = chunks.hash(chunk);
+        int part = chunks.part(chunk);
+        boolean isMoved;
+        ReentrantLock stripe = index.lock(hash);
+        stripe.lock();
+        try {
+            long owner = index.find(hash, entry -> part < layout.parts(entry) && layout.part(entry, part) == chunk);
+            isMoved = owner != 0;
+            if (isMoved) {
+                Memory.copy(chunks.address(chunk), chunks.address(copy), chunks.size);
+                layout.setPart(owner, part, copy);
+            }
+        } finally {
+            stripe.unlock();
+        }
+        if (isMoved) {
+            retired.addChunk(chunk);
+        } else {
+            chunks.give(copy);
+        }
+        return isMoved;
+    }
+
+    /// Bytes of an entry, with its chunks.
+    long bytes(long entry) {
+        return layout.size(entry) + (long) layout.parts(entry) * chunks.size;
     }
 
     /// Removes an entry from the index, if it is there.
@@ -156,7 +191,7 @@ final class LiveEntries {
         dropped(entry);
         if (cause.wasEvicted()) {
             evicted.increment();
-            evictedBytes.add(layout.size(entry));
+            evictedBytes.add(bytes(entry));
         }
         removals.removed(entry, cause);
     }
@@ -164,10 +199,8 @@ final class LiveEntries {
     /// Retires the parts of an entry that is not in the index any more.
     void dropped(long entry) {
         segments.addLive(entry, -layout.size(entry));
-        if (layout.isLarge(entry)) {
-            for (int i = layout.segments(layout.valueSize(entry)) - 1; i >= 0; i--) {
-                retired.add(layout.part(entry, i));
-            }
+        for (int i = layout.parts(entry) - 1; i >= 0; i--) {
+            retired.addChunk(layout.part(entry, i));
         }
     }
 

@@ -11,8 +11,6 @@ final class Log {
     private static final long POSITION = WRITER - 1;
     private static final long WRITERS = ~CLOSED & ~POSITION;
     private static final int NONE = -1;
-    /// Segments of large values that the entries of one segment have.
-    private static final int MOST_PARTS = 8;
     private static final long SLEEP_NANOS = 10_000;
 
     /// Closed segments, the oldest first, as of the last call of [#collect].
@@ -22,7 +20,6 @@ final class Log {
     private final Segments segments;
     private final Use use;
     private volatile int active = NONE;
-    private int parts;
     private long opened;
 
     /// Has the segments that the manifest has for this use.
@@ -37,8 +34,9 @@ final class Log {
 
     /// Appends room for an entry, which must be [#written] then.
     ///
+    /// @param parts chunks that it has
     /// @return its address, or 0 if it needs another segment
-    long tryAppend(long size) {
+    long tryAppend(long size, int parts) {
         int segment = active;
         while (segment != NONE) {
             long state = segments.pool.field(segment, Segments.STATE);
@@ -47,6 +45,9 @@ final class Log {
                 return 0;
             }
             if (segments.pool.compareAndSetField(segment, Segments.STATE, state, state + size + WRITER)) {
+                if (parts > 0) {
+                    segments.pool.addToField(segment, Segments.PARTS, parts);
+                }
                 return segments.address(segment) + position;
             }
         }
@@ -63,6 +64,17 @@ final class Log {
         return closed.size() + arriving.size() + (active == NONE ? 0 : 1);
     }
 
+    /// Number of segments, and of those that all chunks of their entries need.
+    synchronized double weight() {
+        long parts = active == NONE ? 0 : segments.pool.field(active, Segments.PARTS);
+        for (IntQueue queue : new IntQueue[] {closed, arriving}) {
+            for (int i = 0; i < queue.size(); i++) {
+                parts += segments.pool.field(queue.get(i), Segments.PARTS);
+            }
+        }
+        return size() + (double) parts / Chunks.PER_SEGMENT;
+    }
+
     /// Whether an entry can be appended to the open segment.
     boolean hasRoom(long size) {
         int segment = active;
@@ -76,17 +88,9 @@ final class Log {
         segments.pool.setField(segment, Segments.STATE, 0);
         segments.pool.setField(segment, Segments.LIVE, 0);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
+        segments.pool.setField(segment, Segments.PARTS, 0);
         segments.manifest.setUse(segment, use, opened++);
         active = segment;
-    }
-
-    /// Notes that an entry has other segments for its value. The segment is closed if its entries have many, so that
-    /// large entries are not evicted all at once.
-    synchronized void ownsParts(int count) {
-        parts += count;
-        if (parts >= MOST_PARTS) {
-            close();
-        }
     }
 
     /// Closes the segment that is appended to, if there is one.
@@ -96,7 +100,6 @@ final class Log {
             return;
         }
         active = NONE;
-        parts = 0;
         segments.pool.addToField(segment, Segments.STATE, CLOSED);
         arriving.add(segment);
     }
@@ -134,6 +137,11 @@ final class Log {
     /// State of a closed segment with so many bytes of entries.
     static long closedAt(long position) {
         return CLOSED | position;
+    }
+
+    /// Bytes of a closed segment that were appended and are not those of entries in the index.
+    static long dead(Segments segments, int segment) {
+        return (segments.pool.field(segment, Segments.STATE) & POSITION) - segments.pool.field(segment, Segments.LIVE);
     }
 
     /// Bytes of a closed segment that have entries, when all of them are written.

@@ -16,7 +16,7 @@ import java.nio.charset.StandardCharsets;
 ///        fields of each segment                                                when the cache is closed
 /// ```
 final class Manifest {
-    /// What a segment is used for.
+    /// What a segment is used for; [#PART] is for chunks.
     enum Use {
         FREE(0), MANIFEST(1), TABLE(2), OVERFLOW(3), SKETCH(4), WINDOW(5), MAIN(6), PART(7);
 

@@ -23,6 +23,7 @@ final class Recovery {
     /// Number of words of the index that refer to each segment.
     private final AtomicIntegerArray words;
     private final BitSet usedOverflow = new BitSet();
+    /// Used chunks.
     private final BitSet parts = new BitSet();
 
     Recovery(Segments segments, Index index, Buckets buckets, Entries layout) {
@@ -51,13 +52,24 @@ final class Recovery {
         long entries = 0;
         for (int segment = 0; segment < words.length(); segment++) {
             Use use = segments.manifest.use(segment);
-            boolean isUsed = use == Use.PART ? parts.get(segment) : words.get(segment) > 0 || !isLog(use);
+            if (use == Use.PART) {
+                segments.pool.setField(segment, Segments.STATE, usedChunks(segment));
+            }
+            boolean isUsed = use == Use.PART ? usedChunks(segment) != 0 : words.get(segment) > 0 || !isLog(use);
             if (use != Use.FREE && !isUsed) {
                 segments.release(segment);
             }
             entries += words.get(segment);
         }
         return entries;
+    }
+
+    private long usedChunks(int segment) {
+        long used = 0;
+        for (int place = 0; place < Chunks.PER_SEGMENT; place++) {
+            used |= parts.get(segment * Chunks.PER_SEGMENT + place) ? 1L << place : 0;
+        }
+        return used;
     }
 
     private static boolean isLog(Use use) {
@@ -133,6 +145,7 @@ final class Recovery {
         long position = 0;
         long live = 0;
         long lastExpiry = 0;
+        int partsOfAll = 0;
         List<Integer> found = new ArrayList<>();
         for (int missing = words.get(segment); missing > 0; ) {
             long entry = start + position;
@@ -144,23 +157,26 @@ final class Recovery {
                 missing--;
                 live += size;
                 lastExpiry = Math.max(lastExpiry, Integer.toUnsignedLong(layout.expiry(entry)));
-                for (int i = layout.isLarge(entry) ? layout.segments(layout.valueSize(entry)) - 1 : -1; i >= 0; i--) {
+                for (int i = layout.parts(entry) - 1; i >= 0; i--) {
                     found.add(layout.part(entry, i));
                 }
             }
+            partsOfAll += layout.parts(entry);
             position += size;
         }
         segments.pool.setField(segment, Segments.STATE, Log.closedAt(position));
         segments.pool.setField(segment, Segments.LIVE, live);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, lastExpiry);
+        segments.pool.setField(segment, Segments.PARTS, partsOfAll);
         return areParts(found);
     }
 
-    /// Marks segments as parts of large values, unless one of them is not or belongs to another value.
+    /// Marks chunks as parts of large values, unless one of them is not or belongs to another value.
     private synchronized boolean areParts(List<Integer> found) {
         for (int i = 0; i < found.size(); i++) {
             int part = found.get(i);
-            if (part < 0 || part >= words.length() || segments.manifest.use(part) != Use.PART || parts.get(part)) {
+            int segment = part / Chunks.PER_SEGMENT;
+            if (part < 0 || segment >= words.length() || segments.manifest.use(segment) != Use.PART || parts.get(part)) {
                 found.subList(0, i).forEach(parts::clear);
                 return false;
             }

@@ -1,13 +1,16 @@
 package io.hugewise.cache;
 
-/// Segments without entries that are in the index, which readers may still use.
+/// Segments and chunks without entries that are in the index, which readers may still use.
 final class Retired {
     private final Segments segments;
+    private final Chunks chunks;
     private final Pins pins;
+    /// Numbers of segments, and of chunks with all bits inverted.
     private final IntQueue queue = new IntQueue();
 
-    Retired(Segments segments, Pins pins) {
+    Retired(Segments segments, Chunks chunks, Pins pins) {
         this.segments = segments;
+        this.chunks = chunks;
         this.pins = pins;
     }
 
@@ -20,11 +23,16 @@ final class Retired {
         queue.add(segment);
     }
 
+    /// Makes a chunk free later, as [#add] does.
+    synchronized void addChunk(int chunk) {
+        queue.add(~chunk);
+    }
+
     private synchronized int take() {
         return queue.take();
     }
 
-    /// Makes the segments free when no reader uses them. One thread at a time may call it.
+    /// Makes them free when no reader uses them. One thread at a time may call it.
     ///
     /// @return whether there were some, and they are free now
     boolean release() {
@@ -33,15 +41,23 @@ final class Retired {
             return false;
         }
         for (int i = 0; i < count; i++) {
-            segments.release(take());
+            release(take());
         }
         return true;
     }
 
-    /// Makes the segments free when no thread reads any more.
+    /// Makes them free when no thread reads any more.
     synchronized void releaseAll() {
         while (!queue.isEmpty()) {
-            segments.release(queue.take());
+            release(queue.take());
+        }
+    }
+
+    private void release(int number) {
+        if (number < 0) {
+            chunks.give(~number);
+        } else {
+            segments.release(number);
         }
     }
 }

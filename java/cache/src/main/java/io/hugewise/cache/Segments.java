@@ -10,14 +10,16 @@ import java.util.stream.IntStream;
 final class Segments {
     /// Free segments that only evicting may take.
     static final int RESERVED = 1;
-    /// Field: where an entry is appended next, the number of its writers, and whether it is closed.
+    /// Field: where an entry is appended next, the number of its writers, and whether it is closed. Or the used chunks.
     static final int STATE = 0;
     /// Field: bytes of entries that are in the index.
     static final int LIVE = 1;
     /// Field: the last time at which one of the entries expires.
     static final int LAST_EXPIRY = 2;
+    /// Field: chunks of all entries that were appended.
+    static final int PARTS = 3;
     /// Number of fields.
-    static final int FIELDS = 3;
+    static final int FIELDS = 4;
 
     final SegmentPool pool;
     final Manifest manifest;

@@ -1,6 +1,8 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Use;
+import java.util.Arrays;
+import java.util.function.IntConsumer;
 import java.util.stream.IntStream;
 
 /// How often keys were requested: a count-min sketch (Cormode, Muthukrishnan, 2005) of 4-bit counters, which are halved
@@ -14,6 +16,8 @@ final class Sketch {
     /// Entries for each line of 128 counters.
     private static final int ENTRIES_PER_LINE = 16;
     private static final int PERIOD = 15;
+    /// A smaller sketch has room for so many times the entries.
+    private static final double SPARE = 1.25;
 
     private final Segments segments;
     private final int linesPerSegment;
@@ -38,12 +42,17 @@ final class Sketch {
         return IntStream.range(0, count).mapToLong(i -> segments.address(before[i])).toArray();
     }
 
-    /// Makes room for a number of entries, as far as segments are free. The grown sketch has the counters of the old
-    /// one in both halves.
-    void expect(long entries) {
+    /// Makes room for a number of entries, as far as segments are free, or less than there was. The grown sketch has the
+    /// counters of the old one in both halves; a smaller one has half of their sums.
+    ///
+    /// @param unused is called with the numbers of segments that only readers use who have begun before
+    void expect(long entries, IntConsumer unused) {
         period = entries * PERIOD;
+        while (memory.length > 1 && capacity(memory.length / 2) > SPARE * entries) {
+            halve(unused);
+        }
         long[] grown = memory;
-        while ((long) grown.length * linesPerSegment * ENTRIES_PER_LINE < entries) {
+        while (capacity(grown.length) < entries) {
             long[] doubled = new long[Math.max(1, 2 * grown.length)];
             if (segments.free() < Segments.RESERVED + doubled.length - grown.length + 1) {
                 break;
@@ -69,6 +78,27 @@ final class Sketch {
             }
             grown = doubled;
             memory = grown;
+        }
+    }
+
+    /// Entries for which a number of segments is enough.
+    private long capacity(int count) {
+        return (long) count * linesPerSegment * ENTRIES_PER_LINE;
+    }
+
+    private void halve(IntConsumer unused) {
+        long[] before = memory;
+        int half = before.length / 2;
+        for (int i = 0; i < half; i++) {
+            for (long at = 0; at < segments.size; at += Long.BYTES) {
+                long sum = (Memory.getLong(before[i] + at) >>> 1 & LOW_BITS) + (Memory.getLong(before[i + half] + at) >>> 1 & LOW_BITS);
+                Memory.setLong(before[i] + at, sum);
+            }
+        }
+        increments /= 2;
+        memory = Arrays.copyOf(before, half);
+        for (int i = half; i < before.length; i++) {
+            unused.accept(segments.of(before[i]));
         }
     }
 

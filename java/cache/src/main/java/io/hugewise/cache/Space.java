@@ -1,14 +1,15 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Figure;
-import io.hugewise.cache.Manifest.Use;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
+import java.util.function.IntSupplier;
 import java.util.function.LongSupplier;
 
 /// Memory for new entries: appends them to the log of the window, and evicts others if no segment is free.
 final class Space {
     private final Segments segments;
+    private final Chunks chunks;
     private final Evictor evictor;
     private final Retired retired;
     private final Clock clock;
@@ -22,8 +23,9 @@ final class Space {
     /// Counts of requests and hits since the cache was created.
     record Requests(LongSupplier all, LongSupplier hits) {}
 
-    Space(Segments segments, Evictor evictor, Retired retired, Clock clock, boolean canExpire, Requests requests) {
+    Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire, Requests requests) {
         this.segments = segments;
+        this.chunks = chunks;
         this.evictor = evictor;
         this.retired = retired;
         this.clock = clock;
@@ -32,7 +34,7 @@ final class Space {
         this.maintenance = new Maintenance(this::maintain);
     }
 
-    /// Appends room for an entry and takes segments for its parts.
+    /// Appends room for an entry and takes chunks for the parts of its value.
     ///
     /// @return its address, or 0 if no memory is free
     long append(long size, int[] parts) {
@@ -40,13 +42,13 @@ final class Space {
             return 0;
         }
         while (true) {
-            long entry = evictor.window.tryAppend(size);
+            long entry = evictor.window.tryAppend(size, parts.length);
             if (entry != 0) {
                 return entry;
             }
             if (!openSegment(size)) {
                 for (int part : parts) {
-                    retired.add(part);
+                    retired.addChunk(part);
                 }
                 return 0;
             }
@@ -60,7 +62,7 @@ final class Space {
             if (evictor.window.hasRoom(size)) {
                 return true;
             }
-            int segment = take();
+            int segment = take(() -> segments.tryTake(Segments.RESERVED));
             if (segment < 0) {
                 return false;
             }
@@ -83,16 +85,14 @@ final class Space {
         taking.lock();
         try {
             for (int i = 0; i < parts.length; i++) {
-                parts[i] = take();
+                parts[i] = take(() -> chunks.tryTake(Segments.RESERVED));
                 if (parts[i] < 0) {
                     while (--i >= 0) {
-                        retired.add(parts[i]);
+                        retired.addChunk(parts[i]);
                     }
                     return false;
                 }
-                segments.manifest.setUse(parts[i], Use.PART, 0);
             }
-            evictor.window.ownsParts(parts.length);
             maintenance.wake();
             return true;
         } finally {
@@ -100,21 +100,23 @@ final class Space {
         }
     }
 
-    /// Takes a segment; evicts if none is free. The caller holds the lock [#taking].
-    private int take() {
+    /// Takes a segment or a chunk; evicts if none is free. The caller holds the lock [#taking].
+    ///
+    /// @param attempt returns its number, or -1
+    private int take(IntSupplier attempt) {
         checkOpen();
-        int segment = segments.tryTake(Segments.RESERVED);
-        if (segment >= 0) {
-            return segment;
+        int taken = attempt.getAsInt();
+        if (taken >= 0) {
+            return taken;
         }
         evictor.lock.lock();
         try {
             adapt();
-            segment = segments.tryTake(Segments.RESERVED);
-            for (int tries = 0; segment < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
-                segment = segments.tryTake(Segments.RESERVED);
+            taken = attempt.getAsInt();
+            for (int tries = 0; taken < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
+                taken = attempt.getAsInt();
             }
-            return segment;
+            return taken;
         } finally {
             evictor.lock.unlock();
         }
@@ -139,6 +141,9 @@ final class Space {
         });
         int tries = segments.limit();
         while (tries-- > 0 && ifOpen(() -> segments.free() < evictor.ahead() && evictor.evict())) {
+            Thread.onSpinWait();
+        }
+        while (ifOpen(evictor::shrinkIndex)) {
             Thread.onSpinWait();
         }
         while (canExpire && ifOpen(() -> evictor.expire(clock.now()))) {

@@ -39,17 +39,19 @@ final class Store {
     Store(SegmentPool pool, Manifest manifest, boolean canExpire, Clock clock, Removals removals, LongConsumer leaving) {
         this.segments = new Segments(pool, manifest);
         this.entries = new Entries(canExpire, segments.size);
-        this.values = new Values(segments, entries);
         this.clock = clock;
         this.seed = manifest.seed();
         this.index = new Index(segments, entries);
-        this.retired = new Retired(segments, pins);
-        this.live = new LiveEntries(segments, index, entries, retired, clock, seed, removals, leaving);
+        // After the index, whose recovery decides which chunks are used.
+        var chunks = new Chunks(segments);
+        this.values = new Values(segments, chunks, entries);
+        this.retired = new Retired(segments, chunks, pins);
+        this.live = new LiveEntries(segments, chunks, index, entries, retired, clock, seed, removals, leaving);
         this.leaving = leaving;
-        this.evictor = new Evictor(segments, index, live, retired);
+        this.evictor = new Evictor(segments, chunks, index, live, retired);
         manifest.open();
         var requests = new Space.Requests(() -> hits.sum() + misses.sum(), hits::sum);
-        this.space = new Space(segments, evictor, retired, clock, canExpire, requests);
+        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire, requests);
     }
 
     long hash(byte[] key) {
@@ -131,9 +133,10 @@ final class Store {
         return values.read(entry);
     }
 
-    /// Address of the first bytes of a value, as many as a segment can have.
+    /// Address of the first bytes of a value, as many as a chunk can have. The caller holds the stripe's lock if it writes
+    /// there.
     long valueAddress(long entry) {
-        return entries.isLarge(entry) ? segments.address(entries.part(entry, 0)) : entries.value(entry);
+        return values.first(entry);
     }
 
     boolean isExpired(long entry) {
@@ -168,10 +171,10 @@ final class Store {
     /// @param value writes the value
     /// @param old is called with the address of the replaced entry
     Outcome put(byte[] key, long hash, int valueSize, int expiry, LongPredicate isWanted, Consumer<MemorySegment> value, LongConsumer old) {
-        boolean isLarge = entries.isLarge(key.length, valueSize);
         long size = entries.size(key.length, valueSize);
-        int[] parts = isLarge ? new int[entries.segments(valueSize)] : new int[0];
-        long entry = size > segments.size || parts.length > segments.limit() / 2 ? 0 : space.append(size, parts);
+        int[] parts = new int[entries.parts(key.length, valueSize)];
+        boolean isTooLarge = size > segments.size || parts.length > segments.limit() / 2 * Chunks.PER_SEGMENT;
+        long entry = isTooLarge ? 0 : space.append(size, parts);
         if (entry == 0) {
             rejected.increment();
             return remove(key, hash, isWanted, old) || isAbsentWanted(key, hash, isWanted) ? Outcome.REJECTED : Outcome.UNWANTED;
@@ -179,13 +182,13 @@ final class Store {
         int pin = pins.pin();
         boolean isPublished = false;
         try {
-            entries.writeHeader(entry, key.length, valueSize, isLarge);
+            entries.writeHeader(entry, key.length, valueSize, parts.length > 0);
             entries.setExpiry(entry, expiry);
             Memory.write(key, entries.key(entry));
             for (int i = 0; i < parts.length; i++) {
                 entries.setPart(entry, i, parts[i]);
             }
-            values.write(entry, value);
+            values.write(entry, hash, value);
             long replaced = 0;
             boolean wasWanted;
             boolean hasRoom = true;
@@ -204,7 +207,7 @@ final class Store {
                 stripe.unlock();
             }
             if (isPublished) {
-                evictor.inserted.add(size);
+                evictor.inserted.add(live.bytes(entry));
             }
             if (replaced != 0) {
                 live.dropped(replaced);
@@ -218,7 +221,7 @@ final class Store {
         } finally {
             if (!isPublished) {
                 for (int part : parts) {
-                    retired.add(part);
+                    retired.addChunk(part);
                 }
             }
             evictor.window.written(entry);

@@ -3,14 +3,21 @@ package io.hugewise.cache;
 import java.lang.foreign.MemorySegment;
 import java.util.function.Consumer;
 
-/// Values of entries, of which large ones lie in segments of their own.
+/// Values of entries, of which large ones lie in chunks, and their last bytes in the entry.
 final class Values {
     private final Segments segments;
+    private final Chunks chunks;
     private final Entries entries;
 
-    Values(Segments segments, Entries entries) {
+    Values(Segments segments, Chunks chunks, Entries entries) {
         this.segments = segments;
+        this.chunks = chunks;
         this.entries = entries;
+    }
+
+    /// Address of the first bytes of a value, as many as a chunk can have.
+    long first(long entry) {
+        return entries.isLarge(entry) ? chunks.address(entries.part(entry, 0)) : entries.value(entry);
     }
 
     /// Value of an entry that is being read. A large one is a copy.
@@ -24,8 +31,8 @@ final class Values {
         return whole;
     }
 
-    /// Writes the value of an entry whose header, key and numbers of parts are written.
-    void write(long entry, Consumer<MemorySegment> value) {
+    /// Writes the value of an entry whose header, key and numbers of chunks are written.
+    void write(long entry, long hash, Consumer<MemorySegment> value) {
         int size = entries.valueSize(entry);
         if (!entries.isLarge(entry)) {
             value.accept(Memory.slice(entries.value(entry), size));
@@ -33,6 +40,9 @@ final class Values {
         }
         MemorySegment whole = MemorySegment.ofArray(new byte[size]);
         value.accept(whole);
+        for (int i = entries.parts(entry) - 1; i >= 0; i--) {
+            chunks.setOwner(entries.part(entry, i), hash, i);
+        }
         forEachPart(entry, size, (part, at, length) -> MemorySegment.copy(whole, at, Memory.ALL, part, length));
     }
 
@@ -40,10 +50,12 @@ final class Values {
         void copy(long part, long at, long length);
     }
 
-    private void forEachPart(long entry, long size, Part copy) {
-        for (int i = 0; i < entries.segments(size); i++) {
-            long at = (long) i * segments.size;
-            copy.copy(segments.address(entries.part(entry, i)), at, Math.min(segments.size, size - at));
+    private void forEachPart(long entry, int size, Part copy) {
+        int parts = entries.parts(entry);
+        long at = 0;
+        for (int i = 0; i < parts; i++, at += entries.chunkCapacity) {
+            copy.copy(chunks.address(entries.part(entry, i)), at, entries.chunkCapacity);
         }
+        copy.copy(entries.rest(entry), at, size - at);
     }
 }

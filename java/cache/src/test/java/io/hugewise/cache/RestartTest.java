@@ -156,7 +156,7 @@ class RestartTest {
     }
 
     private static void damage(Path file, Segments segments, Random random, int words) throws IOException {
-        try (HugeFile open = HugeFile.open(file, "hugewise-cache 1")) {
+        try (HugeFile open = HugeFile.open(file, "hugewise-cache 2")) {
             MemorySegment memory = open.memory();
             for (Manifest.Use use : new Manifest.Use[] {Manifest.Use.TABLE, Manifest.Use.OVERFLOW}) {
                 for (int segment : segments.withUse(use)) {
@@ -236,7 +236,7 @@ class RestartTest {
     }
 
     private static void write(Path file, long at, long word) throws IOException {
-        try (HugeFile open = HugeFile.open(file, "hugewise-cache 1")) {
+        try (HugeFile open = HugeFile.open(file, "hugewise-cache 2")) {
             open.memory().set(JAVA_LONG, at, word);
         }
     }

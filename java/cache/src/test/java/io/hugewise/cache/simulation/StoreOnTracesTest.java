@@ -11,7 +11,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/// The cache itself hits about as often as its simulation.
+/// The cache itself hits about as often as its simulation, which has no chunks: with large values, it may hit more often,
+/// because they are evicted one at a time.
 class StoreOnTracesTest {
     private static final long LIMIT = 8 << 20;
     /// Size of an entry with an empty value: header, key.
@@ -19,6 +20,9 @@ class StoreOnTracesTest {
     private static final int LARGEST = 60_000;
     /// Points by which the hit ratios may differ. The cache evicts in advance, in a thread of its own.
     private static final double LARGEST_DIFFERENCE = 2;
+    private static final double LARGEST_GAIN = 10;
+    /// Of the segments of 64 KiB that this limit leads to.
+    private static final int LARGEST_WITHOUT_CHUNKS = 2048;
 
     static Stream<Arguments> traces() {
         return Stream.of(
@@ -52,7 +56,9 @@ class StoreOnTracesTest {
             Policy simulated = new SegmentTinyLfu(present / samples, sizes);
             long hits = Arrays.stream(requests).filter(simulated::request).count();
             double difference = 100 * (cache.stats().hitRatio() - (double) hits / requests.length);
-            assertThat(Math.abs(difference)).as("%s at %s: %.2f points", trace.name(), share, difference).isLessThan(LARGEST_DIFFERENCE);
+            boolean haveChunks = Arrays.stream(sizes).max().orElseThrow() > LARGEST_WITHOUT_CHUNKS;
+            assertThat(difference).as("%s at %s: %.2f points", trace.name(), share, difference)
+                    .isBetween(-LARGEST_DIFFERENCE, haveChunks ? LARGEST_GAIN : LARGEST_DIFFERENCE);
         }
     }
 }
