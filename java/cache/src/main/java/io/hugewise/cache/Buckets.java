@@ -4,6 +4,7 @@ import io.hugewise.cache.Manifest.Figure;
 import io.hugewise.cache.Manifest.Use;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.function.IntConsumer;
 
 /// Memory of the index: a table of buckets, and overflow buckets for those that are full.
 ///
@@ -20,6 +21,9 @@ final class Buckets {
     private volatile long[] table;
     private volatile int tableSegments;
     private volatile long[] overflow;
+    private volatile int overflowSegments;
+    /// While overflow buckets move to smaller numbers, those with greater ones are not taken.
+    private long overflowLimit = Long.MAX_VALUE;
     /// Number of buckets; the buckets before this one's lower half are split.
     private volatile int count;
     private long usedOverflow;
@@ -33,6 +37,7 @@ final class Buckets {
         table = addresses(Use.TABLE);
         overflow = addresses(Use.OVERFLOW);
         tableSegments = table.length;
+        overflowSegments = overflow.length;
         if (tableSegments == 0) {
             growTable();
             setCount(1 << shift);
@@ -87,7 +92,7 @@ final class Buckets {
 
     /// Bytes of all buckets.
     long bytes() {
-        return (long) (tableSegments + overflow.length) * segments.size;
+        return (long) (tableSegments + overflowSegments) * segments.size;
     }
 
     // --- Addresses ---------------------------------------------------------------------------------
@@ -187,19 +192,24 @@ final class Buckets {
             Memory.setWord(last, 0);
             return link;
         }
-        if (usedOverflow >>> shift == overflow.length) {
-            long address = takeSegment(Use.OVERFLOW, overflow.length);
+        if (usedOverflow == overflowLimit) {
+            return 0;
+        }
+        int last = overflowSegments;
+        if (usedOverflow >>> shift == last) {
+            long address = takeSegment(Use.OVERFLOW, last);
             if (address == 0) {
                 return 0;
             }
-            overflow = with(overflow, overflow.length, address);
+            overflow = with(overflow, last, address);
+            overflowSegments = last + 1;
         }
         return IndexWord.link(usedOverflow++);
     }
 
     /// {@return the number of overflow buckets that there is memory for}
     long overflowCapacity() {
-        return (long) overflow.length << shift;
+        return (long) overflowSegments << shift;
     }
 
     /// Makes all overflow buckets free that are not used, after they were not kept up to date.
@@ -219,7 +229,87 @@ final class Buckets {
     synchronized void giveOverflow(long link) {
         long bucket = overflow(link);
         clear(bucket);
-        Memory.setWord(last(bucket), freeOverflow);
-        freeOverflow = link;
+        if (IndexWord.overflowBucket(link) < overflowLimit) {
+            Memory.setWord(last(bucket), freeOverflow);
+            freeOverflow = link;
+        }
+    }
+
+    // --- Shrinking ---------------------------------------------------------------------------------
+
+    /// Chooses how many overflow buckets are enough, if there are many more, and does not take those with greater numbers
+    /// any more. After it, [#moveOverflow] is called for all buckets.
+    ///
+    /// @return whether there are many more
+    synchronized boolean beginShrinkingOverflow() {
+        long enough = (1L + count / 2 / perSegment()) * perSegment();
+        if (overflowCapacity() <= enough) {
+            return false;
+        }
+        long taken = usedOverflow;
+        for (long link = freeOverflow; link != 0; link = nextFree(link)) {
+            taken--;
+        }
+        // Stripes may take some during that time.
+        if (taken + Index.STRIPES > enough) {
+            return false;
+        }
+        long kept = 0;
+        for (long link = freeOverflow; link != 0; ) {
+            long next = nextFree(link);
+            if (IndexWord.overflowBucket(link) < enough) {
+                Memory.setWord(last(overflow(link)), kept);
+                kept = link;
+            }
+            link = next;
+        }
+        freeOverflow = kept;
+        usedOverflow = Math.min(usedOverflow, enough);
+        overflowLimit = enough;
+        return true;
+    }
+
+    private long nextFree(long link) {
+        return Memory.word(last(overflow(link)));
+    }
+
+    /// Moves overflow buckets of a bucket to those that stay. The caller holds the stripe's lock; readers may miss
+    /// entries during that time.
+    ///
+    /// @return whether there were enough
+    boolean moveOverflow(long bucket) {
+        long at = last(bucket);
+        for (long link = Memory.word(at); IndexWord.isLink(link); link = Memory.word(at)) {
+            if (IndexWord.overflowBucket(link) >= overflowLimit) {
+                long other = takeOverflow();
+                if (other == 0) {
+                    return false;
+                }
+                for (int slot = 0; slot < SLOTS; slot++) {
+                    Memory.setWord(slot(overflow(other), slot), Memory.word(slot(overflow(link), slot)));
+                }
+                Memory.setWord(at, other);
+                link = other;
+            }
+            at = last(overflow(link));
+        }
+        return true;
+    }
+
+    /// Makes the overflow buckets with greater numbers free.
+    ///
+    /// @param isMoved whether no bucket has them any more
+    /// @param unused is called with the numbers of segments that only readers use who have begun before
+    synchronized void endShrinkingOverflow(boolean isMoved, IntConsumer unused) {
+        if (isMoved) {
+            int before = overflowSegments;
+            overflowSegments = (int) (overflowLimit >>> shift);
+            for (int i = overflowSegments; i < before; i++) {
+                unused.accept(segments.of(overflow[i]));
+            }
+        } else {
+            usedOverflow = overflowCapacity();
+        }
+        overflowLimit = Long.MAX_VALUE;
     }
 }

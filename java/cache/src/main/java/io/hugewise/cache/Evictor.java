@@ -31,7 +31,7 @@ final class Evictor {
     /// A segment with a smaller share of bytes in use is emptied before others.
     private static final double SPARSE = 0.5;
     /// With a greater share of dead bytes, the segment that has most is emptied, instead of an eviction.
-    private static final double SLACK = 0.05;
+    private static final double SLACK = 0.04;
     /// A smaller share of the entries that were expected is a reason to expect fewer.
     private static final double FEWER = 0.8;
     /// Buckets of the index that are merged at once.
@@ -156,7 +156,7 @@ final class Evictor {
 
     /// Free segments that are kept in advance.
     int ahead() {
-        return Segments.RESERVED + Math.clamp(segments.limit() / 64, 1, MOST_AHEAD);
+        return Segments.RESERVED + Math.clamp(segments.limit() / 128, 1, MOST_AHEAD);
     }
 
     // --- Policy ------------------------------------------------------------------------------------

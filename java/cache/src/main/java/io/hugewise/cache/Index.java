@@ -343,11 +343,30 @@ final class Index {
                 if (segment >= 0) {
                     unused.accept(segment);
                 }
+                if (!isSparse && buckets.beginShrinkingOverflow()) {
+                    buckets.endShrinkingOverflow(moveOverflow(), unused);
+                }
             } finally {
                 growing.unlock();
             }
         }
         return isSparse;
+    }
+
+    /// @return whether all chains were moved
+    private boolean moveOverflow() {
+        boolean isMoved = true;
+        for (int part = 0; part < buckets.perSegment() && isMoved; part++) {
+            int first = part;
+            isMoved = change(first, () -> {
+                boolean isPartMoved = true;
+                for (int number = first; number < buckets.count() && isPartMoved; number += buckets.perSegment()) {
+                    isPartMoved = buckets.moveOverflow(buckets.at(number));
+                }
+                return isPartMoved;
+            });
+        }
+        return isMoved;
     }
 
     private boolean isSparse() {
