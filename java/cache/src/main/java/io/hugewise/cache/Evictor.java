@@ -33,7 +33,7 @@ final class Evictor {
     /// With a greater share of dead bytes, the segment that has most is emptied, instead of an eviction.
     private static final double SLACK = 0.04;
     /// A smaller share of the entries that were expected is a reason to expect fewer.
-    private static final double FEWER = 0.8;
+    private static final double FEWER = 0.9;
     /// Buckets of the index that are merged at once.
     private static final int MERGES = 512;
     private static final int MOST_AHEAD = 8;

@@ -90,7 +90,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         return value;
     }
 
-    /// Returns what a function reads from the bytes of a value, without a copy unless the value is larger than a
+    /// Returns what a function reads from the bytes of a value, without a copy unless the entry is larger than 1/32 of a
     /// segment. The memory stays as it is until the function returns, which must not take long: other threads may wait
     /// for memory meanwhile.
     ///

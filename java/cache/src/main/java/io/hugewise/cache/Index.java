@@ -19,7 +19,7 @@ final class Index {
     /// Entries for each bucket at which the table grows.
     private static final int LOAD = 6;
     /// Entries for each bucket at which the table shrinks.
-    private static final int LEAST_LOAD = 4;
+    private static final int LEAST_LOAD = 5;
     private static final int LONGEST_CHAIN = 1 << 10;
 
     private final Segments segments;

@@ -17,7 +17,7 @@ final class Sketch {
     private static final int ENTRIES_PER_LINE = 16;
     private static final int PERIOD = 15;
     /// A smaller sketch has room for so many times the entries.
-    private static final double SPARE = 1.25;
+    private static final double SPARE = 1.1;
 
     private final Segments segments;
     private final int linesPerSegment;

@@ -55,7 +55,7 @@ class UsedMemoryTest {
                 previous = current;
                 current = next;
                 for (long put = 0; put < LIMIT / 3; next++) {
-                    int size = (int) Math.clamp(median * Math.exp(0.5 * random.nextGaussian()), 16, 4 * SEGMENT);
+                    int size = (int) Math.clamp(median * Math.exp(0.5 * random.nextGaussian()), 16, SEGMENT);
                     cache.put(next, new byte[size]);
                     put += stored(size) + MOST_INDEX;
                     // So that they replace older ones.
