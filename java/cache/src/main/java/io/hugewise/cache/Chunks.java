@@ -152,6 +152,11 @@ final class Chunks {
         return chosen;
     }
 
+    /// Free chunks of segments that are not being emptied.
+    synchronized int free() {
+        return free;
+    }
+
     /// Whether a chunk is used by a value, or will be.
     boolean isUsed(int chunk) {
         return (mask(chunk / PER_SEGMENT) >>> chunk % PER_SEGMENT & 1) != 0;

@@ -3,7 +3,6 @@ package io.hugewise.cache;
 import io.hugewise.cache.Manifest.Figure;
 import io.hugewise.cache.Manifest.Use;
 import io.hugewise.cache.policy.WindowSize;
-import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 
 /// Frees segments by W-TinyLFU (Einziger et al., "Adaptive software cache management", Middleware '18) on segments,
@@ -12,15 +11,10 @@ import java.util.concurrent.locks.ReentrantLock;
 /// New entries are in the log of the window. Its oldest segment competes with the oldest one of the main log: of both,
 /// the entries that were requested most often are kept, as many bytes as the main segment had. If few entries of the
 /// window win, the main segment stays as it is. Of segments whose entries have many chunks, the worst entries are
-/// dropped, and the others stay where they are.
-///
-/// Before an entry is evicted, segments are emptied that lose memory: by bytes of entries that were replaced or removed,
-/// or by free chunks.
+/// dropped, and the others stay where they are. Before an entry is evicted, there is [Compaction].
 ///
 /// Methods need [#lock] unless they say otherwise.
 final class Evictor {
-    /// Most bytes that are moved for each inserted one, unless more than [#SLACK] is dead.
-    static final double MOST_MOVED = 1.3;
     /// A main segment with a greater share of used entries is not evicted, but gets behind all others.
     private static final double MOST_USED = 0.9;
     private static final int MOST_SECOND_CHANCES = 8;
@@ -28,10 +22,6 @@ final class Evictor {
     private static final double LEAST_WINNERS = 0.05;
     /// An entry that was requested so often is replaced only by one that was requested twice more often.
     private static final int ESTABLISHED = 3;
-    /// A segment with a smaller share of bytes in use is emptied before others.
-    private static final double SPARSE = 0.5;
-    /// With a greater share of dead bytes, the segment that has most is emptied, instead of an eviction.
-    private static final double SLACK = 0.04;
     /// A smaller share of the entries that were expected is a reason to expect fewer.
     private static final double FEWER = 0.9;
     /// Buckets of the index that are merged at once.
@@ -43,16 +33,13 @@ final class Evictor {
     final Log window;
     final Log main;
     final Sketch sketch;
-    final LongAdder inserted = new LongAdder();
+    final Compaction compaction;
     private final WindowSize target;
     private final Segments segments;
     private final Chunks chunks;
     private final Index index;
     private final LiveEntries live;
     private final Retired retired;
-    private long moved;
-    /// Of these, by emptying segments with dead bytes.
-    private long compacted;
     private long expected;
     private long adaptedRequests;
     private long adaptedHits;
@@ -66,6 +53,7 @@ final class Evictor {
         this.window = new Log(segments, Use.WINDOW);
         this.main = new Log(segments, Use.MAIN);
         this.sketch = new Sketch(segments);
+        this.compaction = new Compaction(segments, chunks, live, retired, sketch, window, main);
         this.target = new WindowSize(Double.longBitsToDouble(segments.manifest.figure(Figure.WINDOW_SHARE)));
     }
 
@@ -77,11 +65,6 @@ final class Evictor {
         segments.manifest.setFigure(Figure.WINDOW_SHARE, Double.doubleToLongBits(target.share()));
         boolean isWritten = window.save();
         return main.save() && isWritten;
-    }
-
-    /// Bytes that were moved.
-    long moved() {
-        return moved;
     }
 
     /// Adapts to the requests and hits until now, and to the number of entries that there will be.
@@ -129,14 +112,14 @@ final class Evictor {
 
     private boolean retireEntries() {
         collect();
-        if (emptyChunks()) {
+        if (compaction.emptyChunks()) {
             return true;
         }
         if (window.closed.isEmpty() && main.closed.isEmpty()) {
             window.close();
             main.close();
             collect();
-        } else if (compact()) {
+        } else if (compaction.emptySegment()) {
             return true;
         }
         if (!window.closed.isEmpty() && (main.closed.isEmpty() || isWindowLarge())) {
@@ -155,8 +138,14 @@ final class Evictor {
     }
 
     /// Free segments that are kept in advance.
-    int ahead() {
-        return Segments.RESERVED + Math.clamp(segments.limit() / 128, 1, MOST_AHEAD);
+    private int ahead() {
+        return Segments.RESERVED + Math.clamp(segments.limit() / 64, 1, MOST_AHEAD);
+    }
+
+    /// Whether less memory is free than is kept in advance. Free chunks count as a segment at most, so entries without
+    /// chunks find all others.
+    boolean isShort() {
+        return segments.free() * Chunks.PER_SEGMENT + Math.min(chunks.free(), Chunks.PER_SEGMENT) < ahead() * Chunks.PER_SEGMENT;
     }
 
     // --- Policy ------------------------------------------------------------------------------------
@@ -170,9 +159,9 @@ final class Evictor {
         var candidates = new Ranking(segments);
         boolean hasRoom = !isWindowLarge();
         live.forEach(segment, (entry, hash) -> {
-            int uses = settle(entry, hash);
-            boolean staysInWindow = hasRoom && uses > 0 && live.layout.size(entry) <= movable();
-            if (uses >= 0 && !(staysInWindow && move(entry, hash, window))) {
+            int uses = live.settle(entry, hash, sketch);
+            boolean staysInWindow = hasRoom && uses > 0 && live.layout.size(entry) <= compaction.movable();
+            if (uses >= 0 && !(staysInWindow && compaction.move(entry, hash, window))) {
                 candidates.add(2L * sketch.frequency(hash), entry);
             }
         });
@@ -197,7 +186,7 @@ final class Evictor {
     private void competeInPlace(int segment, int victims) {
         var all = new Ranking(segments);
         live.forEach(segment, (entry, hash) -> {
-            if (settle(entry, hash) >= 0) {
+            if (live.settle(entry, hash, sketch) >= 0) {
                 all.add(2L * sketch.frequency(hash), entry);
             }
         });
@@ -224,13 +213,9 @@ final class Evictor {
             long entry = ranking.entry(i);
             isOfSegment |= ranking.isIn(i, segment);
             left -= live.bytes(entry);
-            drop(entry, live.hash(entry));
+            live.drop(entry, live.hash(entry));
         }
         return isOfSegment;
-    }
-
-    private void drop(long entry, long hash) {
-        live.drop(entry, hash, live.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.SIZE);
     }
 
     /// Merges two segments of the main log to one.
@@ -260,7 +245,7 @@ final class Evictor {
             if (live.usedShare(oldest) <= MOST_USED) {
                 return oldest;
             }
-            live.forEach(oldest, this::settle);
+            live.forEach(oldest, (entry, hash) -> live.settle(entry, hash, sketch));
             main.closed.add(oldest);
         }
         return main.closed.take();
@@ -272,7 +257,7 @@ final class Evictor {
     private long rank(int segment, Ranking ranking) {
         long[] bytes = new long[1];
         live.forEach(segment, (entry, hash) -> {
-            if (settle(entry, hash) >= 0) {
+            if (live.settle(entry, hash, sketch) >= 0) {
                 int frequency = sketch.frequency(hash);
                 ranking.add(2L * frequency + (frequency < ESTABLISHED ? 1 : 3), entry);
                 bytes[0] += live.layout.size(entry);
@@ -281,47 +266,18 @@ final class Evictor {
         return bytes[0];
     }
 
-    /// Adds the uses of an entry to the sketch.
-    ///
-    /// @return its uses, or -1 if it is not in the index
-    private int settle(long entry, long hash) {
-        int uses = live.takeUses(entry, hash);
-        for (int i = 0; i < uses; i++) {
-            sketch.increment(hash);
-        }
-        return uses;
-    }
-
-    private long movable() {
-        return (long) (MOST_MOVED * inserted.sum()) - (moved - compacted);
-    }
-
-    /// Moves an entry to a log, of which the main one takes another segment if it is full.
-    private boolean move(long entry, long hash, Log log) {
-        boolean isMoved = live.move(entry, hash, log);
-        if (!isMoved && log == main) {
-            int segment = segments.tryTake(0);
-            if (segment >= 0) {
-                main.open(segment);
-                isMoved = live.move(entry, hash, main);
-            }
-        }
-        moved += isMoved ? live.layout.size(entry) : 0;
-        return isMoved;
-    }
-
     /// Moves the best entries to the main log, at most so many bytes, and drops the others.
     private void keep(Ranking ranking, long bytes) {
         ranking.sort();
-        long room = Math.min(bytes, movable());
+        long room = Math.min(bytes, compaction.movable());
         for (int i = ranking.size() - 1; i >= 0; i--) {
             long entry = ranking.entry(i);
             long hash = live.hash(entry);
             long needed = live.layout.size(entry);
-            if (!live.isExpired(entry) && needed <= room && move(entry, hash, main)) {
+            if (!live.isExpired(entry) && needed <= room && compaction.move(entry, hash, main)) {
                 room -= needed;
             } else {
-                drop(entry, hash);
+                live.drop(entry, hash);
             }
         }
     }
@@ -332,77 +288,6 @@ final class Evictor {
                 live.drop(ranking.entry(i), live.hash(ranking.entry(i)), RemovalCause.SIZE);
             }
         }
-    }
-
-    // --- Memory without entries --------------------------------------------------------------------
-
-    /// Empties a segment of which chunks are free, if other segments have free ones for the rest.
-    ///
-    /// @return whether chunks were moved
-    private boolean emptyChunks() {
-        int segment = chunks.beginEmptying();
-        if (segment < 0) {
-            return false;
-        }
-        for (int chunk = segment * Chunks.PER_SEGMENT; chunk < (segment + 1) * Chunks.PER_SEGMENT; chunk++) {
-            if (chunks.isUsed(chunk) && live.moveChunk(chunk)) {
-                moved += chunks.size;
-                compacted += chunks.size;
-            }
-        }
-        return retired.count() > 0;
-    }
-
-    /// Empties the segment with the most dead bytes, if there are many in all. Else the one with the fewest bytes in use,
-    /// if it is sparse and they may be moved.
-    ///
-    /// @return whether there was one
-    private boolean compact() {
-        IntQueue sparse = null;
-        int sparsePlace = 0;
-        long least = Math.min((long) (SPARSE * segments.size), movable() + 1);
-        IntQueue dead = null;
-        int deadPlace = 0;
-        long most = 0;
-        long sum = 0;
-        for (IntQueue queue : new IntQueue[] {window.closed, main.closed}) {
-            for (int i = 0; i < queue.size(); i++) {
-                long bytes = segments.pool.field(queue.get(i), Segments.LIVE);
-                if (bytes < least) {
-                    least = bytes;
-                    sparse = queue;
-                    sparsePlace = i;
-                }
-                long deadBytes = Log.dead(segments, queue.get(i));
-                sum += deadBytes;
-                if (deadBytes > most) {
-                    most = deadBytes;
-                    dead = queue;
-                    deadPlace = i;
-                }
-            }
-        }
-        boolean isSlackUsed = sum > SLACK * segments.limit() * segments.size;
-        IntQueue from = isSlackUsed ? dead : sparse;
-        if (from == null) {
-            return false;
-        }
-        int place = isSlackUsed ? deadPlace : sparsePlace;
-        int segment = from.get(place);
-        from.remove(place);
-        long before = moved;
-        clean(segment);
-        compacted += isSlackUsed ? moved - before : 0;
-        return true;
-    }
-
-    private void clean(int segment) {
-        live.forEach(segment, (entry, hash) -> {
-            if (settle(entry, hash) >= 0 && (live.isExpired(entry) || !move(entry, hash, main))) {
-                drop(entry, hash);
-            }
-        });
-        retired.add(segment);
     }
 
     // --- All entries -------------------------------------------------------------------------------

@@ -331,7 +331,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         Evictor evictor = store.evictor;
         LiveEntries live = store.live;
         return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), hitBytes.sum(), objects.loadedBytes.sum(),
-                live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.inserted.sum(), evictor.moved(),
+                live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.compaction.inserted.sum(), evictor.compaction.moved(),
                 loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum());
     }
 

@@ -81,18 +81,23 @@ final class LiveEntries {
         return live[0] == 0 ? 0 : (double) used[0] / live[0];
     }
 
-    /// Takes the uses of an entry.
+    /// Adds the uses of an entry to frequencies, and sets them to 0.
     ///
     /// @return its uses, or -1 if it is not in the index
-    int takeUses(long entry, long hash) {
+    int settle(long entry, long hash, Sketch sketch) {
+        int uses;
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
         try {
             long at = index.place(entry, hash);
-            return at == 0 ? -1 : Index.takeUses(at);
+            uses = at == 0 ? -1 : Index.takeUses(at);
         } finally {
             stripe.unlock();
         }
+        for (int i = 0; i < uses; i++) {
+            sketch.increment(hash);
+        }
+        return uses;
     }
 
     boolean isExpired(long entry) {
@@ -171,6 +176,11 @@ final class LiveEntries {
     /// Bytes of an entry, with its chunks.
     long bytes(long entry) {
         return layout.size(entry) + (long) layout.parts(entry) * chunks.size;
+    }
+
+    /// Evicts an entry, if it is in the index.
+    void drop(long entry, long hash) {
+        drop(entry, hash, isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.SIZE);
     }
 
     /// Removes an entry from the index, if it is there.

@@ -140,7 +140,7 @@ final class Space {
             return true;
         });
         int tries = segments.limit();
-        while (tries-- > 0 && ifOpen(() -> segments.free() < evictor.ahead() && evictor.evict())) {
+        while (tries-- > 0 && ifOpen(() -> evictor.isShort() && evictor.evict())) {
             Thread.onSpinWait();
         }
         while (ifOpen(evictor::shrinkIndex)) {
@@ -178,7 +178,7 @@ final class Space {
         try {
             checkOpen();
             segments.setLimit(count);
-            for (int tries = 0; segments.free() < evictor.ahead() && tries < 2 * segments.pool.count() && evictor.evict(); tries++) {
+            for (int tries = 0; evictor.isShort() && tries < 2 * segments.pool.count() && evictor.evict(); tries++) {
                 Thread.onSpinWait();
             }
             return segments.free() >= 0;

@@ -207,7 +207,7 @@ final class Store {
                 stripe.unlock();
             }
             if (isPublished) {
-                evictor.inserted.add(live.bytes(entry));
+                evictor.compaction.inserted.add(live.bytes(entry));
             }
             if (replaced != 0) {
                 live.dropped(replaced);

@@ -98,7 +98,7 @@ class HugeCacheTest {
             // Nothing is evicted in advance any more.
             cache.cleanUp();
             assertThat(cache.stats().evictions()).isEqualTo(200_000 - cache.estimatedSize());
-            assertThat(cache.stats().movedBytes()).isLessThanOrEqualTo((long) (Evictor.MOST_MOVED * cache.stats().insertedBytes()));
+            assertThat(cache.stats().movedBytes()).isLessThanOrEqualTo((long) (Compaction.MOST_MOVED * cache.stats().insertedBytes()));
         }
     }
 
