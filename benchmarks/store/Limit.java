@@ -1,5 +1,5 @@
+import io.hugewise.cache.DriftingSizes;
 import io.hugewise.cache.HugeCache;
-import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -8,8 +8,6 @@ import java.util.SplittableRandom;
 /// `drift BYTES STEPS`: puts values whose sizes drift from 16 bytes to 1 MiB and back.
 final class Limit {
     private static final int BATCH = 10_000;
-    /// Bytes of index and frequencies that an entry may need (docs/cache.md).
-    private static final long MOST_INDEX = 24;
 
     public static void main(String[] arguments) {
         long bytes = Long.parseLong(arguments[1]);
@@ -98,48 +96,24 @@ final class Limit {
     }
 
     private static void drift(long bytes, int steps) {
-        var random = new SplittableRandom(2);
         try (var cache = Load.builder(bytes).build()) {
-            long next = 0;
-            long above = 0;
+            var sizes = new DriftingSizes<>(cache, new DriftingSizes.Values<>(16, 24, 1 << 20, key -> size -> new Load.Value(key, 0, size), Load.Value::size));
             double least = 1;
             double leastPayload = 1;
-            long previous = 0;
-            long current = 0;
             for (int step = 0; step < steps; step++) {
-                // From 16 bytes to 1 MiB and back, in four turns.
-                double phase = Math.abs((step * 8.0 / steps) % 2 - 1);
-                double median = 24 * Math.pow((1 << 20) / 24.0, 1 - phase);
-                previous = current;
-                current = next;
-                for (long put = 0; put < bytes / 4; ) {
-                    int size = (int) Math.clamp(median * Math.exp(0.5 * random.nextGaussian()), 24, 1 << 20);
-                    cache.put(next, new Load.Value(next, 0, size));
-                    next++;
-                    put += size + 64;
-                    // Keys of this step and the one before are read, so that they replace older ones.
-                    for (int read = 0; read < 2; read++) {
-                        cache.read(random.nextLong(previous, next), MemorySegment::byteSize);
-                    }
-                    above = Math.max(above, cache.usedBytes() - cache.maximumBytes());
-                }
-                long[] sums = new long[3];
-                cache.asMap().values().forEach(value -> {
-                    sums[0]++;
-                    sums[1] += 16 + value.size();
-                    sums[2] += 8 + 16 + value.size() + 7 & -8;
-                });
-                double payload = (double) sums[1] / cache.maximumBytes();
-                double live = (double) (sums[2] + Math.min(cache.indexBytes(), MOST_INDEX * sums[0])) / cache.maximumBytes();
+                // Four times there and back, from the smallest on.
+                double point = 1 - Math.abs((step * 8.0 / steps) % 2 - 1);
+                sizes.step(point, bytes / 4);
+                var use = sizes.use();
                 if (step >= 8) {
-                    least = Math.min(least, live);
-                    leastPayload = median < 512 ? leastPayload : Math.min(leastPayload, payload);
+                    least = Math.min(least, use.live());
+                    leastPayload = sizes.median(point) < 512 ? leastPayload : Math.min(leastPayload, use.payload());
                 }
-                System.err.printf("step %d: %,d values of about %.0f bytes, live %.3f of the limit, keys and values %.3f, index %.3f%n",
-                        step, sums[0], median, live, payload, (double) cache.indexBytes() / cache.maximumBytes());
+                System.err.printf("step %d: %,d values of about %.0f bytes, live %.3f of the limit, keys and values %.3f, index %.3f%n", step, use.entries(),
+                        sizes.median(point), use.live(), use.payload(), (double) cache.indexBytes() / cache.maximumBytes());
             }
-            Load.print(Map.of("steps", steps, "bytes_above_limit", above, "least_live_ratio", least, "least_payload_ratio", leastPayload,
-                    "puts", next, "rejections", cache.stats().rejections()));
+            Load.print(Map.of("steps", steps, "bytes_above_limit", sizes.above(), "least_live_ratio", least, "least_payload_ratio", leastPayload,
+                    "puts", sizes.puts(), "rejections", cache.stats().rejections()));
         }
     }
 }
