@@ -30,7 +30,7 @@ record CacheFile(HugeFile file, String reason) {
     /// Version of everything in the file.
     private static final String FORMAT = "hugewise-cache 2";
     private static final int BEGIN = 4096;
-    /// Files that this process has open. A second attempt to open one would release its lock, even if it failed.
+    /// Caches that this process has open. To open the file of one to delete it would release its lock.
     private static final Set<Path> OPEN = ConcurrentHashMap.newKeySet();
 
     /// Attaches or creates the memory of a cache.

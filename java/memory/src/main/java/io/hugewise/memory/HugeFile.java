@@ -17,9 +17,11 @@ import java.nio.file.Path;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.ToLongFunction;
 
 /// Memory that outlives the process: a file on hugetlbfs, or on tmpfs, which the next process opens again. It is lost
@@ -46,15 +48,20 @@ public final class HugeFile implements AutoCloseable {
             PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
     private static final int PERMISSIONS = 0777;
     private static final int FOR_OWNER = 0600;
+    /// Identities of the files that this process has open. The kernel releases the lock of one when a second attempt to
+    /// open it is closed, even if that failed.
+    private static final Set<Object> OPEN = ConcurrentHashMap.newKeySet();
 
     private final Path path;
+    private final Object identity;
     private final FileChannel channel;
     private final Arena arena;
     private final MemorySegment file;
     private final MemorySegment memory;
 
-    private HugeFile(Path path, FileChannel channel, Arena arena, MemorySegment file, long size) {
+    private HugeFile(Path path, Object identity, FileChannel channel, Arena arena, MemorySegment file, long size) {
         this.path = path;
+        this.identity = identity;
         this.channel = channel;
         this.arena = arena;
         this.file = file;
@@ -75,12 +82,14 @@ public final class HugeFile implements AutoCloseable {
         long pageSize = pageSize(Objects.requireNonNull(path.toAbsolutePath().getParent()));
         FileChannel channel = FileChannel.open(path, Set.of(CREATE_NEW, READ, WRITE), PRIVATE);
         try {
-            return opened(path, channel, header.fileSize(pageSize), file -> {
+            Object identity = identity(Files.readAttributes(path, "unix:ino,dev", LinkOption.NOFOLLOW_LINKS));
+            return notOpen(path, identity, () -> opened(path, identity, channel, header.fileSize(pageSize), file -> {
                 new KernelPretouch(file, MachinePages.current().base(), MachinePages.current()).run(0, file.byteSize(), 0);
                 header.write(file);
                 return size;
-            });
+            }));
         } catch (Throwable error) {
+            channel.close();
             Files.deleteIfExists(path);
             throw error;
         }
@@ -94,17 +103,21 @@ public final class HugeFile implements AutoCloseable {
     /// @throws IOException if it cannot be opened, is not of this user, or others may access it
     /// @throws HugeMemoryException if it is no such file, of another version, format or size, or is open already
     public static HugeFile open(Path path, String format) throws IOException {
-        Object before = privateFile(path);
+        Object identity = privateFile(path);
+        return notOpen(path, identity, () -> open(path, identity, format));
+    }
+
+    private static HugeFile open(Path path, Object identity, String format) throws IOException {
         FileChannel channel = FileChannel.open(path, Set.of(READ, WRITE, LinkOption.NOFOLLOW_LINKS));
         try {
-            if (!privateFile(path).equals(before)) {
+            if (!privateFile(path).equals(identity)) {
                 throw new IOException(path + " was replaced while it was opened");
             }
             if (channel.size() < FileHeader.BYTES) {
                 throw refused(path, "it has " + Bytes.text(channel.size()) + ", less than a header");
             }
             long pageSize = pageSize(path);
-            return opened(path, channel, channel.size(), file -> FileHeader.sizeIn(file, format, pageSize));
+            return opened(path, identity, channel, channel.size(), file -> FileHeader.sizeIn(file, format, pageSize));
         } catch (IllegalArgumentException why) {
             channel.close();
             throw refused(path, Objects.requireNonNull(why.getMessage()));
@@ -114,8 +127,25 @@ public final class HugeFile implements AutoCloseable {
         }
     }
 
+    private interface Opening {
+        HugeFile open() throws IOException;
+    }
+
+    /// Opens a file, unless this process has it open.
+    private static HugeFile notOpen(Path path, Object identity, Opening opening) throws IOException {
+        if (!OPEN.add(identity)) {
+            throw refused(path, "it is open already");
+        }
+        try {
+            return opening.open();
+        } catch (Throwable error) {
+            OPEN.remove(identity);
+            throw error;
+        }
+    }
+
     /// Maps a file; `header` writes or checks its header, and returns the size of the memory.
-    private static HugeFile opened(Path path, FileChannel channel, long whole, ToLongFunction<MemorySegment> header)
+    private static HugeFile opened(Path path, Object identity, FileChannel channel, long whole, ToLongFunction<MemorySegment> header)
             throws IOException {
         Arena arena = Arena.ofShared();
         try {
@@ -123,7 +153,7 @@ public final class HugeFile implements AutoCloseable {
             MemorySegment file = map(path, channel, whole, arena);
             // Without effect, and an error, where transparent huge pages cannot be: pages of a pool need no advice.
             Advice.advise(file.address(), whole, Advice.HUGEPAGE);
-            return new HugeFile(path, channel, arena, file, header.applyAsLong(file));
+            return new HugeFile(path, identity, channel, arena, file, header.applyAsLong(file));
         } catch (Throwable error) {
             arena.close();
             channel.close();
@@ -137,7 +167,7 @@ public final class HugeFile implements AutoCloseable {
                 return;
             }
         } catch (OverlappingFileLockException _) {
-            // This process has it open.
+            // This process has locked it without this class.
         }
         throw refused(path, "it is open already");
     }
@@ -186,7 +216,11 @@ public final class HugeFile implements AutoCloseable {
         if (owner != NativeLibrary.user()) {
             throw new IOException(path + " belongs to user " + owner + ", who could change it");
         }
-        return found;
+        return identity(found);
+    }
+
+    private static Object identity(Map<String, Object> attributes) {
+        return List.of(Objects.requireNonNull(attributes.get("dev")), Objects.requireNonNull(attributes.get("ino")));
     }
 
     private static HugeMemoryException refused(Path path, String why) {
@@ -229,6 +263,7 @@ public final class HugeFile implements AutoCloseable {
         } catch (IOException _) {
             // The memory is unmapped; there is nothing to write to a disk.
         }
+        OPEN.remove(identity);
     }
 
     @Override

@@ -182,6 +182,27 @@ class HugeFileTest {
     }
 
     @Test
+    void anAttemptToOpenAFileTwiceDoesNotUnlockIt() throws Exception {
+        Path path = folder.resolve("rows");
+        try (HugeFile _ = HugeFile.create(path, MIB, FORMAT)) {
+            assertThat(isLocked(path)).isTrue();
+            assertThatThrownBy(() -> HugeFile.open(path, FORMAT)).hasMessageContaining("it is open already");
+            assertThat(isLocked(path)).isTrue();
+        }
+        assertThat(isLocked(path)).isFalse();
+        try (HugeFile _ = HugeFile.open(path, FORMAT)) {
+            assertThatThrownBy(() -> HugeFile.open(path, FORMAT)).hasMessageContaining("it is open already");
+            assertThat(isLocked(path)).isTrue();
+        }
+    }
+
+    /// Whether the kernel knows a lock of a file, which another process would see.
+    private static boolean isLocked(Path path) throws IOException {
+        String inode = ":" + Files.getAttribute(path, "unix:ino") + " ";
+        return Files.readAllLines(Path.of("/proc/locks")).stream().anyMatch(line -> line.contains(inode));
+    }
+
+    @Test
     void useAfterCloseIsAnException() throws Exception {
         HugeFile file = HugeFile.create(folder.resolve("rows"), MIB, FORMAT);
         MemorySegment memory = file.memory();
