@@ -178,7 +178,8 @@ public final class HugeCacheBuilder<K, V> {
         return this;
     }
 
-    /// Sets what is called after an entry was removed.
+    /// Sets what is called after an entry was removed. The first exception of the listener or of its executor is logged;
+    /// none reaches the caller.
     ///
     /// @param called the listener
     /// @return this

@@ -28,6 +28,7 @@ final class ObjectStore<K, V> {
     /// If the miss ratio is estimated.
     final @Nullable MissRatioEstimate estimate;
     private final HugeCacheBuilder<K, V> options;
+    private final AtomicBoolean hasListenerFailed = new AtomicBoolean();
     private final LongConsumer leaving;
     /// With write-back.
     final @Nullable WriteBehind<K, V> behind;
@@ -374,9 +375,17 @@ final class ObjectStore<K, V> {
     private void notifyListener(long entry, RemovalCause cause) {
         RemovalListener<? super K, ? super V> listener = options.listener;
         if (listener != null && (behind == null || !behind.isRemoval(entry))) {
-            K key = codec.key(entry);
-            V value = codec.value(entry);
-            options.executor.execute(() -> listener.onRemoval(key, value, cause));
+            try {
+                K key = codec.key(entry);
+                V value = codec.value(entry);
+                options.executor.execute(() -> listener.onRemoval(key, value, cause));
+            } catch (Throwable error) {
+                // An eviction must go on: later ones would miss the memory that it has taken.
+                if (hasListenerFailed.compareAndSet(false, true)) {
+                    System.getLogger("io.hugewise.cache").log(System.Logger.Level.WARNING,
+                            "the removal listener or its executor failed; further failures of this cache are not logged", error);
+                }
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -302,6 +303,23 @@ class HugeCacheTest {
             assertThat(removed.remove(present)).isEqualTo(RemovalCause.REPLACED);
             cache.invalidate(present);
             assertThat(removed.get(present)).isEqualTo(RemovalCause.EXPLICIT);
+        }
+    }
+
+    @Test
+    void anExecutorThatRefusesTheListenerLosesNoMemory() {
+        try (var cache = small().removalListener((_, _, _) -> {}).executor(task -> {
+            throw new RejectedExecutionException("shut down");
+        }).build()) {
+            for (long key = 0; key < 100_000; key++) {
+                cache.put(key, new byte[500]);
+            }
+            assertThat(cache.stats().evictions()).isGreaterThan(60_000);
+            assertThat(cache.stats().rejections()).isZero();
+            cache.invalidateAll();
+            cache.cleanUp();
+            // The index, and what is appended to.
+            assertThat(cache.usedBytes()).isLessThanOrEqualTo(cache.indexBytes() + 3 * 65536);
         }
     }
 
