@@ -12,6 +12,7 @@ import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -74,7 +75,10 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param key its key
     /// @return the value; null if it is not in the cache
     public @Nullable V getIfPresent(K key) {
-        KeyBytes bytes = objects.keyBytes(key);
+        return getIfPresent(key, objects.keyBytes(key));
+    }
+
+    @Nullable V getIfPresent(K key, KeyBytes bytes) {
         estimateRead(bytes);
         V value = heap == null ? null : heap.get(bytes);
         if (value == null) {
@@ -101,14 +105,27 @@ public final class HugeCache<K, V> implements AutoCloseable {
     public <R> Optional<R> read(K key, Function<MemorySegment, ? extends @Nullable R> reader) {
         KeyBytes bytes = objects.keyBytes(key);
         estimateRead(bytes);
-        return Optional.ofNullable(store.<R>read(bytes.bytes, bytes.hash, entry -> {
+        if (objects.behind == null) {
+            return Optional.ofNullable(this.<R>readEntry(bytes, reader));
+        }
+        var isRead = new AtomicBoolean();
+        R result = this.<R>readEntry(bytes, view -> {
+            isRead.setPlain(true);
+            return reader.apply(view);
+        });
+        MemorySegment evicted = isRead.getPlain() ? null : objects.evictedPayload(bytes);
+        return Optional.ofNullable(evicted == null ? result : reader.apply(evicted.asReadOnly()));
+    }
+
+    private <R> @Nullable R readEntry(KeyBytes key, Function<MemorySegment, ? extends @Nullable R> reader) {
+        return store.<R>read(key.bytes, key.hash, entry -> {
             if (expiration.isChangedByReads()) {
                 store.setExpiry(entry, expiryAfterRead(entry));
             }
             MemorySegment payload = codec.payload(entry);
             hitBytes.add(payload.byteSize());
             return reader.apply(payload.asReadOnly());
-        }));
+        });
     }
 
     private void estimateRead(KeyBytes key) {
@@ -150,8 +167,9 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param loader returns the value, or null if there is none
     /// @return the value; null if the loader returned null
     public @Nullable V get(K key, Function<? super K, ? extends @Nullable V> loader) {
-        V present = getIfPresent(key);
-        return present == null ? loads.get(key, loader) : present;
+        KeyBytes bytes = objects.keyBytes(key);
+        V present = getIfPresent(key, bytes);
+        return present == null ? loads.get(key, bytes, loader) : present;
     }
 
     /// Returns a value; if it is not in the cache, the loader of the cache loads it.

@@ -32,8 +32,7 @@ final class Loads<K, V> {
 
     // --- One key -----------------------------------------------------------------------------------
 
-    @Nullable V get(K key, Function<? super K, ? extends @Nullable V> loader) {
-        KeyBytes bytes = objects.keyBytes(key);
+    @Nullable V get(K key, KeyBytes bytes, Function<? super K, ? extends @Nullable V> loader) {
         var own = new Pending.Load<V>(bytes);
         Pending.Load<V> other = pending.begin(own);
         if (other != null) {
@@ -97,11 +96,15 @@ final class Loads<K, V> {
         Map<K, V> found = new LinkedHashMap<>();
         Map<K, KeyBytes> missing = new LinkedHashMap<>();
         for (K key : wanted) {
-            V value = found.containsKey(key) || missing.containsKey(key) ? null : cache.getIfPresent(key);
+            if (found.containsKey(key) || missing.containsKey(key)) {
+                continue;
+            }
+            KeyBytes bytes = objects.keyBytes(key);
+            V value = cache.getIfPresent(key, bytes);
             if (value != null) {
                 found.put(key, value);
-            } else if (!found.containsKey(key)) {
-                missing.putIfAbsent(key, objects.keyBytes(key));
+            } else {
+                missing.put(key, bytes);
             }
         }
         if (!missing.isEmpty()) {
@@ -238,7 +241,7 @@ final class Loads<K, V> {
                 }
             });
             if (value == null) {
-                objects.removeUnlessWritten(key, own);
+                objects.removeUnlessWritten(own);
             } else {
                 objects.replaceUnlessWritten(key, value, own);
             }

@@ -317,9 +317,8 @@ final class ObjectStore<K, V> {
     /// @return the value of the key that is present instead
     @Nullable V addLoaded(K key, V value, Pending.Load<V> load) {
         loadedBytes.add(codec.size(value));
-        KeyBytes bytes = keyBytes(key);
-        while (!load.isDiscarded && !putWritten(key, bytes, value, null, present -> present == 0 && !load.isDiscarded, replaced())) {
-            V present = peek(key);
+        while (!load.isDiscarded && !putWritten(key, load.key, value, null, present -> present == 0 && !load.isDiscarded, replaced())) {
+            V present = peek(load.key, codec::value);
             if (present != null) {
                 return present;
             }
@@ -328,17 +327,17 @@ final class ObjectStore<K, V> {
     }
 
     void replaceUnlessWritten(K key, V value, Pending.Load<V> load) {
-        putWritten(key, keyBytes(key), value, null, _ -> !load.isDiscarded, replaced());
+        putWritten(key, load.key, value, null, _ -> !load.isDiscarded, replaced());
     }
 
-    void removeUnlessWritten(K key, Pending.Load<V> load) {
-        removeWritten(keyBytes(key), _ -> !load.isDiscarded, _ -> {});
+    void removeUnlessWritten(Pending.Load<V> load) {
+        removeWritten(load.key, _ -> !load.isDiscarded, _ -> {});
     }
 
     /// The value of a key whose load has begun; null if it is to be loaded. The store has its last change then.
     @Nullable V beforeLoad(KeyBytes key) {
         V present = peek(key, codec::value);
-        V value = present == null && behind != null ? behind.evictedValue(key) : present;
+        V value = present == null ? evictedValue(key) : present;
         if (value == null && behind != null) {
             behind.awaitWritten(key);
         }
@@ -355,8 +354,14 @@ final class ObjectStore<K, V> {
 
     /// The unwritten value of a key that has left the memory of the cache; null if there is none.
     @Nullable V evictedValue(KeyBytes key) {
-        return behind == null ? null : store.<@Nullable V>locked(key.bytes, key.hash, entry ->
-                entry == 0 ? behind.evictedValue(key) : store.isExpired(entry) ? null : codec.value(entry));
+        MemorySegment payload = evictedPayload(key);
+        return payload == null ? null : codec.value(payload);
+    }
+
+    /// The same as bytes.
+    @Nullable MemorySegment evictedPayload(KeyBytes key) {
+        return behind == null ? null : store.<@Nullable MemorySegment>locked(key.bytes, key.hash, entry ->
+                entry == 0 ? behind.evictedPayload(key) : store.isExpired(entry) ? null : EntryCodec.copy(codec.payload(entry)));
     }
 
     boolean hasWriter() {

@@ -120,13 +120,13 @@ final class WriteBehind<K, V> {
         return (Memory.getLong(store.valueAddress(entry)) & REMOVAL) != 0;
     }
 
-    /// The unwritten value of a key whose entry was evicted; null if there is none.
-    @Nullable V evictedValue(KeyBytes key) {
+    /// The bytes of the unwritten value of a key whose entry was evicted; null if there is none.
+    @Nullable MemorySegment evictedPayload(KeyBytes key) {
         Evicted change = evicted.isEmpty() ? null : evicted.get(key);
         if (change == null || (change.state() & REMOVAL) != 0 || Clock.isPast(change.expiry(), store.clock.now())) {
             return null;
         }
-        return codec.value(change.payload());
+        return change.payload();
     }
 
     /// Waits until the store has the last change of a key.

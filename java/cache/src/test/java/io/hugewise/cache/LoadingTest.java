@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -45,6 +46,35 @@ class LoadingTest {
             assertThat(cache.getAll(List.of(1L, 2L), _ -> {
                 throw new AssertionError("nothing is missing");
             })).hasSize(2);
+        }
+    }
+
+    @Test
+    void eachKeyIsSerializedOnceForALoad() {
+        var written = new AtomicInteger();
+        Serializer<Long> longs = Serializers.longs();
+        Serializer<Long> counting = new Serializer<>() {
+            @Override
+            public int size(Long key) {
+                return longs.size(key);
+            }
+
+            @Override
+            public void write(Long key, MemorySegment to) {
+                written.incrementAndGet();
+                longs.write(key, to);
+            }
+
+            @Override
+            public Long read(MemorySegment from) {
+                return longs.read(from);
+            }
+        };
+        try (var cache = HugeCache.builder(counting, Serializers.bytes()).maximumBytes(4 << 20).build()) {
+            assertThat(cache.get(1L, key -> HugeCacheTest.value(key, 10))).hasSize(10);
+            assertThat(written).hasValue(1);
+            assertThat(cache.getAll(List.of(1L, 2L, 3L), LoadingTest::values)).hasSize(3);
+            assertThat(written).hasValue(4);
         }
     }
 

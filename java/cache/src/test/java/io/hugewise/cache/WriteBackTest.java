@@ -4,6 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import io.hugewise.cache.CacheWriter.Change;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -12,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
@@ -97,7 +101,7 @@ class WriteBackTest {
         var isFailing = new java.util.concurrent.atomic.AtomicBoolean(true);
         var options = WriteBack.<Long, byte[]>to(changes -> {
             if (isFailing.get()) {
-                throw new java.io.IOException("disk full");
+                throw new IOException("disk full");
             }
             write(changes);
         }).window(LONG).maximumUnwritten(10).patience(Duration.ofMillis(200));
@@ -179,6 +183,32 @@ class WriteBackTest {
     }
 
     @Test
+    void readsSeeUnwrittenChangesWhoseEntriesWereEvicted() {
+        var isFailing = new AtomicBoolean(true);
+        var options = WriteBack.<Long, byte[]>to(changes -> {
+            if (isFailing.get()) {
+                throw new IOException("no connection");
+            }
+            write(changes);
+        }).window(LONG);
+        try (var cache = HugeCacheTest.small().writeBack(options).build()) {
+            for (long key = 0; key < 40_000; key++) {
+                cache.put(key, value(key));
+                cache.put(key, HugeCacheTest.value(key, 500));
+            }
+            assertThat(cache.stats().evictions()).isPositive();
+            for (long key = 0; key < 40_000; key++) {
+                byte[] view = cache.read(key, bytes -> bytes.toArray(ValueLayout.JAVA_BYTE)).orElseThrow();
+                assertThat(view).isEqualTo(HugeCacheTest.value(key, 500)).isEqualTo(cache.getIfPresent(key));
+            }
+            cache.invalidate(1L);
+            assertThat(cache.read(1L, MemorySegment::byteSize)).isEmpty();
+            isFailing.set(false);
+        }
+        assertThat(rows).hasSize(39_999);
+    }
+
+    @Test
     void aRefreshSeesUnwrittenChanges() {
         var options = WriteBack.to(this::write).window(LONG);
         try (var cache = HugeCacheTest.small().loader(rows::get).writeBack(options).build()) {
@@ -194,7 +224,7 @@ class WriteBackTest {
     void writeThroughWritesBeforeTheCacheAndDropsWhatIsUncertain() {
         try (var cache = HugeCacheTest.small().writeThrough(changes -> {
             if (changes.getFirst().key() == 13L) {
-                throw new java.io.IOException("disk full");
+                throw new IOException("disk full");
             }
             write(changes);
         }).build()) {
