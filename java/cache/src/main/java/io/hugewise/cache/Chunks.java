@@ -59,7 +59,11 @@ final class Chunks {
     }
 
     long address(int chunk) {
-        return segments.address(chunk / PER_SEGMENT) + (long) (chunk % PER_SEGMENT) * size;
+        return address(segments, chunk);
+    }
+
+    static long address(Segments segments, int chunk) {
+        return segments.address(chunk / PER_SEGMENT) + (long) (chunk % PER_SEGMENT) * size(segments.size);
     }
 
     // --- Owners ------------------------------------------------------------------------------------

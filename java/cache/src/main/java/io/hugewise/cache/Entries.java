@@ -5,10 +5,10 @@ import java.lang.foreign.MemorySegment;
 /// Layout of an entry, which is aligned to 8 bytes.
 ///
 /// ```text
-/// ┌──────────────────┬───────────────────────┬──────────────────────────────┬─────┬───────┐
-/// │ size of the key  │ size of the value     │ expiry (only if entries can) │ key │ value │
-/// │ 4 bytes          │ 4 bytes               │ 4 bytes                      │     │       │
-/// └──────────────────┴───────────────────────┴──────────────────────────────┴─────┴───────┘
+/// ┌──────────────────┬───────────────────────┬──────────────────────────────┬──────────────────────┬─────┬───────┐
+/// │ size of the key  │ size of the value     │ expiry (only if entries can) │ checksum (in a file) │ key │ value │
+/// │ 4 bytes          │ 4 bytes               │ 4 bytes                      │ 4 bytes              │     │       │
+/// └──────────────────┴───────────────────────┴──────────────────────────────┴──────────────────────┴─────┴───────┘
 /// ```
 ///
 /// Of the value of a large entry, all but the last bytes lie in [Chunks], whose numbers are before the last bytes, aligned
@@ -16,17 +16,22 @@ import java.lang.foreign.MemorySegment;
 final class Entries {
     static final int LARGE = 1 << 31;
     private static final int VALUE_SIZE = 4;
-    private static final int EXPIRY = 8;
+    /// Bytes of both sizes.
+    static final int SIZES = 8;
     private static final int ALIGNMENT = 8;
 
     final int header;
+    final boolean hasChecksum;
+    private final boolean canExpire;
     /// Bytes of a large value that a chunk has.
     final int chunkCapacity;
     /// Largest size of an entry that is not large, unless its key is.
     private final int largest;
 
-    Entries(boolean canExpire, int segmentSize) {
-        this.header = canExpire ? EXPIRY + Integer.BYTES : EXPIRY;
+    Entries(boolean canExpire, boolean hasChecksum, int segmentSize) {
+        this.canExpire = canExpire;
+        this.hasChecksum = hasChecksum;
+        this.header = SIZES + (canExpire ? Integer.BYTES : 0) + (hasChecksum ? Integer.BYTES : 0);
         this.chunkCapacity = Chunks.capacity(segmentSize);
         this.largest = Chunks.size(segmentSize);
     }
@@ -110,13 +115,22 @@ final class Entries {
     }
 
     int expiry(long entry) {
-        return header == EXPIRY ? Clock.NEVER : Memory.getInt(entry + EXPIRY);
+        return canExpire ? Memory.getInt(entry + SIZES) : Clock.NEVER;
     }
 
     void setExpiry(long entry, int expiry) {
-        if (header != EXPIRY) {
-            Memory.setInt(entry + EXPIRY, expiry);
+        if (canExpire) {
+            Memory.setInt(entry + SIZES, expiry);
         }
+    }
+
+    /// Checksum that an entry has, with [#hasChecksum].
+    int checksum(long entry) {
+        return Memory.getInt(entry + header - Integer.BYTES);
+    }
+
+    void setChecksum(long entry, int checksum) {
+        Memory.setInt(entry + header - Integer.BYTES, checksum);
     }
 
     /// Chunks that the value of an entry has.

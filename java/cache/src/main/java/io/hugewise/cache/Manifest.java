@@ -83,6 +83,11 @@ final class Manifest {
         return new Manifest(MemorySegment.ofArray(new long[(int) (bytes(segments) / Long.BYTES)]), segments);
     }
 
+    /// Whether it is in a file.
+    boolean isKept() {
+        return memory.isNative();
+    }
+
     private static long bytes(int segments) {
         return USES + (1L + Segments.FIELDS) * Long.BYTES * segments;
     }

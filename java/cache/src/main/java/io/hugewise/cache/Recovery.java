@@ -13,7 +13,7 @@ import java.util.stream.IntStream;
 /// reused. So an entry that the index has is whole, and the newest one of its key. What may be unfinished is a change
 /// of a chain of buckets, of which words are lost or twice there, and the sequence of entries in a segment. So each
 /// chain is checked; then each segment is read from its start. A segment in which fewer entries are found than the
-/// index has is given up, with all its entries: it was being written.
+/// index has is given up, with all its entries: it was being written. So is one of which an entry was damaged.
 final class Recovery {
     private final Segments segments;
     private final Index index;
@@ -154,6 +154,9 @@ final class Recovery {
                 return false;
             }
             if (index.place(entry, Hash.of(layout.keyMemory(entry), seed)) != 0) {
+                if (!isWhole(entry)) {
+                    return false;
+                }
                 missing--;
                 live += size;
                 lastExpiry = Math.max(lastExpiry, Integer.toUnsignedLong(layout.expiry(entry)));
@@ -171,12 +174,25 @@ final class Recovery {
         return areParts(found);
     }
 
-    /// Marks chunks as parts of large values, unless one of them is not or belongs to another value.
+    private boolean isWhole(long entry) {
+        for (int i = layout.parts(entry) - 1; i >= 0; i--) {
+            if (!isPart(layout.part(entry, i))) {
+                return false;
+            }
+        }
+        return layout.checksum(entry) == Checksum.of(entry, layout, segments);
+    }
+
+    private boolean isPart(int chunk) {
+        int segment = chunk / Chunks.PER_SEGMENT;
+        return chunk >= 0 && segment < words.length() && segments.manifest.use(segment) == Use.PART;
+    }
+
+    /// Marks chunks as parts of large values, unless one of them belongs to another value.
     private synchronized boolean areParts(List<Integer> found) {
         for (int i = 0; i < found.size(); i++) {
             int part = found.get(i);
-            int segment = part / Chunks.PER_SEGMENT;
-            if (part < 0 || segment >= words.length() || segments.manifest.use(segment) != Use.PART || parts.get(part)) {
+            if (parts.get(part)) {
                 found.subList(0, i).forEach(parts::clear);
                 return false;
             }

@@ -38,7 +38,7 @@ final class Store {
     /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
     Store(SegmentPool pool, Manifest manifest, boolean canExpire, Clock clock, Removals removals, LongConsumer leaving) {
         this.segments = new Segments(pool, manifest);
-        this.entries = new Entries(canExpire, segments.size);
+        this.entries = new Entries(canExpire, manifest.isKept(), segments.size);
         this.clock = clock;
         this.seed = manifest.seed();
         this.index = new Index(segments, entries);
@@ -189,6 +189,9 @@ final class Store {
                 entries.setPart(entry, i, parts[i]);
             }
             values.write(entry, hash, value);
+            if (entries.hasChecksum) {
+                entries.setChecksum(entry, Checksum.of(entry, entries, segments));
+            }
             long replaced = 0;
             boolean wasWanted;
             boolean hasRoom = true;

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -18,6 +19,9 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
@@ -152,6 +156,49 @@ class RestartTest {
                     clear(next);
                 }
             }
+        }
+    }
+
+    /// A bit is flipped in some entries, also in a chunk: none of them has a wrong value.
+    @Test
+    void damagedEntriesOfAKilledProcessAreLost() throws IOException {
+        Path file = folder.resolve("cache");
+        Path left = folder.resolve("left");
+        var random = new Random(6);
+        try (var cache = builder(file).build()) {
+            change(cache, 60_000, 0);
+            List<Long> keys = new ArrayList<>(keysOfSize(cache, 100_000).subList(0, 2));
+            keys.addAll(keysOfSize(cache, 300).subList(0, 14));
+            for (int damaged = 1; damaged <= 16; damaged *= 4) {
+                Files.copy(file, left, StandardCopyOption.COPY_ATTRIBUTES, StandardCopyOption.REPLACE_EXISTING);
+                for (long key : keys.subList(0, damaged)) {
+                    flipBit(left, cache, key, random);
+                }
+                try (var next = builder(left).build()) {
+                    assertThat(next.restart().kind()).isEqualTo(Restart.Kind.RECOVERED);
+                    isConsistent(next);
+                    for (long key : keys.subList(0, damaged)) {
+                        assertThat(next.getIfPresent(key)).isNull();
+                    }
+                    assertThat(next.estimatedSize()).isBetween(cache.estimatedSize() / 2, cache.estimatedSize() - damaged);
+                    clear(next);
+                }
+            }
+        }
+    }
+
+    private static List<Long> keysOfSize(HugeCache<Long, byte[]> cache, int size) {
+        return cache.asMap().entrySet().stream().filter(entry -> entry.getValue().length == size).map(Map.Entry::getKey).toList();
+    }
+
+    private static void flipBit(Path left, HugeCache<Long, byte[]> cache, long key, Random random) throws IOException {
+        Store store = cache.store();
+        byte[] bytes = new byte[Long.BYTES];
+        Serializers.longs().write(key, MemorySegment.ofArray(bytes));
+        long at = store.peek(bytes, store.hash(bytes), store::valueAddress);
+        try (HugeFile open = HugeFile.open(left, "hugewise-cache 2")) {
+            long offset = at - store.segments.base + random.nextInt(200);
+            open.memory().set(JAVA_BYTE, offset, (byte) (open.memory().get(JAVA_BYTE, offset) ^ 1 << random.nextInt(8)));
         }
     }
 
