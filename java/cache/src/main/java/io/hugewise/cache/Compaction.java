@@ -54,7 +54,7 @@ final class Compaction {
     boolean move(long entry, long hash, Log log) {
         boolean isMoved = live.move(entry, hash, log);
         if (!isMoved && log == main) {
-            int segment = segments.tryTake(0);
+            int segment = segments.tryTake(Segments.RESERVED_FOR_OVERFLOW);
             if (segment >= 0) {
                 main.open(segment);
                 isMoved = live.move(entry, hash, main);

@@ -26,7 +26,7 @@ final class Evictor {
     private static final double FEWER = 0.9;
     /// Buckets of the index that are merged at once.
     private static final int MERGES = 512;
-    private static final int MOST_AHEAD = 8;
+    private static final int MOST_AHEAD = 7;
     private static final int EXPIRED_AT_ONCE = 8;
 
     final ReentrantLock lock = new ReentrantLock();
@@ -139,7 +139,7 @@ final class Evictor {
 
     /// Free segments that are kept in advance.
     private int ahead() {
-        return Segments.RESERVED + Math.clamp(segments.limit() / 64, 1, MOST_AHEAD);
+        return Segments.RESERVED + Math.clamp(segments.limit() / 64 - 1, 1, MOST_AHEAD);
     }
 
     /// Whether less memory is free than is kept in advance. Free chunks count as a segment at most, so entries without

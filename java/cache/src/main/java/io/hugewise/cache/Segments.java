@@ -6,10 +6,12 @@ import java.util.Comparator;
 import java.util.stream.IntStream;
 
 /// The memory of a cache in equal segments, of which a limited number may be in use. The last free ones are kept for
-/// evicting, which needs memory to free memory.
+/// evicting, which needs memory to free memory, and for the index, without which an entry would be rejected.
 final class Segments {
-    /// Free segments that only evicting may take.
-    static final int RESERVED = 1;
+    /// Free segments that only evicting and overflow buckets may take.
+    static final int RESERVED = 2;
+    /// Of these, those that only overflow buckets may take.
+    static final int RESERVED_FOR_OVERFLOW = 1;
     /// Field: where an entry is appended next, the number of its writers, and whether it is closed. Or the used chunks.
     static final int STATE = 0;
     /// Field: bytes of entries that are in the index.
