@@ -2,7 +2,8 @@
 //!
 //! A [`region::Region`] is aligned so that each of its huge pages is usable, and records its backing and why
 //! preferred backings failed. [`pretouch`] populates it, or any other memory of this process, by several
-//! threads; [`release`] releases it. [`collapse`] puts existing memory of another process on huge pages.
+//! threads; [`release`] releases it. [`collapse`] puts existing memory of another process on huge pages, and [`split`]
+//! takes it off them.
 
 #![warn(missing_docs)]
 
@@ -14,6 +15,7 @@ pub mod placement;
 pub mod pretouch;
 pub mod region;
 pub mod release;
+pub mod split;
 mod target;
 mod threads;
 

@@ -54,6 +54,11 @@ impl Occupancy {
         }
     }
 
+    /// The bytes in `addresses` on base pages that are the kernel's zero page. ENOTTY before Linux 6.7.
+    pub fn on_zero_page(&self, addresses: &Range<u64>) -> io::Result<Bytes> {
+        pagemap::on_zero_page(&self.pagemap, addresses.clone())
+    }
+
     /// Reads a word per base page, for kernels before 6.7.
     fn by_words(&self, whole: &Range<u64>) -> io::Result<Vec<Slot>> {
         let (page, base) = (self.size.bytes().0, self.base.bytes().0);
@@ -116,7 +121,10 @@ mod tests {
     use super::*;
     use crate::{
         reading::Reading,
-        sys::memory::{Advice, Mapping},
+        sys::{
+            memory::{Advice, Mapping},
+            remote_memory,
+        },
     };
 
     #[test]
@@ -148,6 +156,25 @@ mod tests {
         let slots = seen.slots(&all)?;
         assert_eq!(slots, seen.by_words(&whole(&all, size))?);
         assert!((1..=3).contains(&slots.len()), "{slots:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn pages_that_are_only_read_are_the_zero_page() -> Result<(), Box<dyn Error>> {
+        let Reading::Known(base) = crate::hugepages::base_page::read(&Root::live()) else { return Ok(()) };
+        let mapping = Mapping::anonymous(Bytes(8 << 20))?;
+        mapping.advise(0..8 << 20, Advice::NoHugePage)?;
+        let mut page = [0];
+        let all = mapping.addresses(&(0..mapping.len()));
+        let occupancy = Occupancy::open(&Root::live(), std::process::id(), base, "2m".parse()?)?;
+        for n in [1, 2, 5] {
+            remote_memory::read(std::process::id(), all.start + n * base.bytes().0, &mut page)?;
+        }
+        mapping.advise(1 << 20..5 << 20, Advice::PopulateWrite)?;
+        // ENOTTY before Linux 6.7.
+        if let Ok(bytes) = occupancy.on_zero_page(&all) {
+            assert_eq!(bytes, Bytes(3 * base.bytes().0));
+        }
         Ok(())
     }
 

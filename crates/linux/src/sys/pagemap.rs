@@ -35,7 +35,7 @@ pub struct MappedRange {
 /// ENOTTY before Linux 6.7; EPERM for a process that we may not trace.
 pub fn scan(pagemap: &File, addresses: Range<u64>) -> io::Result<PresentBytes> {
     let mut seen = PresentBytes::default();
-    walk(pagemap, addresses, 0, |region| {
+    walk(pagemap, addresses, PAGE_IS_PRESENT, 0, |region| {
         let bytes = Bytes(region.end.saturating_sub(region.start));
         seen.present += bytes;
         if region.categories & PAGE_IS_HUGE != 0 {
@@ -56,9 +56,18 @@ pub fn present_by_base_entries(pagemap: &File, addresses: Range<u64>) -> io::Res
     mapped(pagemap, addresses, PAGE_IS_ZERO | PAGE_IS_HUGE)
 }
 
+/// The bytes in `addresses` that base page table entries map to the kernel's zero page. Fails like [`scan`].
+pub fn on_zero_page(pagemap: &File, addresses: Range<u64>) -> io::Result<Bytes> {
+    let mut bytes = Bytes::ZERO;
+    walk(pagemap, addresses, PAGE_IS_PRESENT | PAGE_IS_ZERO, PAGE_IS_HUGE, |region| {
+        bytes += Bytes(region.end.saturating_sub(region.start));
+    })?;
+    Ok(bytes)
+}
+
 fn mapped(pagemap: &File, addresses: Range<u64>, excluded: u64) -> io::Result<Vec<MappedRange>> {
     let mut found = Vec::new();
-    walk(pagemap, addresses, excluded, |region| {
+    walk(pagemap, addresses, PAGE_IS_PRESENT, excluded, |region| {
         found.push(MappedRange {
             addresses: region.start..region.end,
             huge: region.categories & PAGE_IS_HUGE != 0,
@@ -67,10 +76,11 @@ fn mapped(pagemap: &File, addresses: Range<u64>, excluded: u64) -> io::Result<Ve
     Ok(found)
 }
 
-/// Visits the present pages without any of the `excluded` categories, given as bits.
+/// Visits the pages with all `required` categories and without any of the `excluded` ones, given as bits.
 fn walk(
     pagemap: &File,
     addresses: Range<u64>,
+    required: u64,
     excluded: u64,
     mut visit: impl FnMut(&PageRegion),
 ) -> io::Result<()> {
@@ -84,7 +94,7 @@ fn walk(
             vec: regions.as_mut_ptr() as u64,
             vec_len: regions.len() as u64,
             category_inverted: excluded,
-            category_mask: PAGE_IS_PRESENT | excluded,
+            category_mask: required | excluded,
             return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
             ..PmScanArg::default()
         };

@@ -5,6 +5,7 @@ use std::{fs::File, io, ops::Range, os::fd::AsRawFd, ptr, time::Duration};
 use libc::{c_int, c_uint};
 
 use super::{checked, owned, wait_readable};
+use crate::units::PageSize;
 
 // Not in every supported C library; the number is from include/uapi.
 pub(super) const MADV_COLLAPSE: c_int = 25;
@@ -44,21 +45,45 @@ impl Adviser {
     /// limit of its control group is reached; EAGAIN if its pages are in use elsewhere; ESRCH if it has
     /// exited.
     pub fn collapse(&self, addresses: &Range<u64>) -> io::Result<()> {
-        let length = addresses.end.saturating_sub(addresses.start) as usize;
-        let range = libc::iovec { iov_base: addresses.start as *mut libc::c_void, iov_len: length };
-        // SAFETY: one live iovec; the addresses belong to the other process and are not touched here.
-        checked(unsafe {
-            libc::syscall(
-                libc::SYS_process_madvise,
-                self.0.as_raw_fd(),
-                &raw const range,
-                1usize,
-                MADV_COLLAPSE,
-                0 as c_uint,
-            )
-        })
-        .map(drop)
+        process_madvise(&self.0, Some(addresses), MADV_COLLAPSE)
     }
+
+    /// Splits the huge page that begins at `address` into pages of the size `base`, by `MADV_COLD` on the
+    /// first of them; contents stay. Base pages of anonymous memory that contain only zeros are freed, if the
+    /// kernel knows `shrink_underused`.
+    ///
+    /// Success does not mean that it was split: the kernel skips huge pages that are pinned, or that another
+    /// process maps. EPERM, ESRCH as for [`Adviser::collapse`]; EINVAL for locked memory; ENOMEM if nothing is
+    /// mapped.
+    pub fn split(&self, address: u64, base: PageSize) -> io::Result<()> {
+        process_madvise(&self.0, Some(&(address..address.saturating_add(base.bytes().0))), libc::MADV_COLD)
+    }
+}
+
+/// Whether the kernel permits [`Adviser::split`] for the process of this pidfd; a call without a range, which
+/// changes nothing. ENOSYS before Linux 5.10.
+pub fn may_split(pidfd: &impl AsRawFd) -> io::Result<()> {
+    process_madvise(pidfd, None, libc::MADV_COLD)
+}
+
+fn process_madvise(pidfd: &impl AsRawFd, range: Option<&Range<u64>>, advice: c_int) -> io::Result<()> {
+    let vector = range.map(|range| libc::iovec {
+        iov_base: range.start as *mut libc::c_void,
+        iov_len: range.end.saturating_sub(range.start) as usize,
+    });
+    // SAFETY: a pointer to as many live iovecs as given, none or one; the addresses belong to the other process
+    // and are not touched here.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            pidfd.as_raw_fd(),
+            vector.as_ref().map_or(ptr::null(), ptr::from_ref),
+            vector.iter().len(),
+            advice,
+            0 as c_uint,
+        )
+    })
+    .map(drop)
 }
 
 /// True if the kernel has `MADV_COLLAPSE` (Linux 6.1, with THP).
@@ -79,6 +104,7 @@ mod tests {
         assert!(has_ended(&pidfd, Duration::from_secs(10))?);
         let adviser = Adviser::of(pidfd);
         assert!(adviser.has_ended() && adviser.collapse(&(0..2 << 20)).is_err());
+        assert_eq!(may_split(&adviser.0).map_err(|error| error.raw_os_error()), Err(Some(libc::ESRCH)));
         assert!(!has_ended(&open(std::process::id())?, Duration::ZERO)?);
         assert!(open(u32::MAX).is_err());
         Ok(())

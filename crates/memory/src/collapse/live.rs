@@ -57,6 +57,30 @@ pub fn collapse_all(
     settings: Settings,
     progress: &mut dyn FnMut(usize, usize),
 ) -> CollapseResult {
+    change_all(target, candidates, settings, &|addresses| target.adviser.collapse(addresses), progress)
+}
+
+/// Splits the huge pages `pages` of the process, at most `rate` bytes per second. Pauses like a collapse, and
+/// needs no free memory.
+pub fn split_all(
+    target: &CollapseTarget<'_>,
+    pages: &[Candidate],
+    size: PageSize,
+    rate: Option<f64>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> CollapseResult {
+    let settings = Settings { size, rate, allow_reclaim: true };
+    let split = |addresses: &Range<u64>| target.adviser.split(addresses.start, target.sizes.base);
+    change_all(target, pages, settings, &split, progress)
+}
+
+fn change_all(
+    target: &CollapseTarget<'_>,
+    candidates: &[Candidate],
+    settings: Settings,
+    call: &dyn Fn(&Range<u64>) -> io::Result<()>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> CollapseResult {
     let watch = Sampler::default();
     thread::scope(|scope| {
         let begin = Instant::now();
@@ -64,7 +88,7 @@ pub fn collapse_all(
         let watch = &watch;
         let sampler = scope.spawn(move || watch.run(target.root, target.pid, begin));
         let occupancy = Occupancy::open(target.root, target.pid, target.sizes.base, settings.size).ok();
-        let mut live = LiveHost { target, size: settings.size, occupancy, watch, begin, progress };
+        let mut live = LiveHost { target, call, size: settings.size, occupancy, watch, begin, progress };
         watch.wait_for_first();
         let done = engine::collapse_all(&mut live, candidates, settings);
         watch.over.store(true, Ordering::Relaxed);
@@ -81,6 +105,8 @@ pub fn room(root: &Root, base: PageSize, size: PageSize) -> Result<Headroom, Str
 
 struct LiveHost<'a> {
     target: &'a CollapseTarget<'a>,
+    /// The call that changes one huge page.
+    call: &'a dyn Fn(&Range<u64>) -> io::Result<()>,
     size: PageSize,
     occupancy: Option<Occupancy>,
     watch: &'a Sampler,
@@ -90,7 +116,7 @@ struct LiveHost<'a> {
 
 impl CollapseHost for LiveHost<'_> {
     fn collapse(&mut self, addresses: &Range<u64>) -> io::Result<()> {
-        self.target.adviser.collapse(addresses)
+        (self.call)(addresses)
     }
 
     fn has_ended(&mut self) -> bool {

@@ -68,7 +68,7 @@ impl RefusalReason {
                 "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container"
             }
             RefusalReason::Other(number) => return io::Error::from_raw_os_error(number).to_string(),
-            RefusalReason::NotTried => "not tried: the collapse ended early",
+            RefusalReason::NotTried => "not tried: the work ended early",
         };
         words.to_owned()
     }
