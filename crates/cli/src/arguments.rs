@@ -38,6 +38,7 @@ pub enum Command {
     Run(commands::run::Run),
     Observe(commands::run::Observe),
     Collapse(commands::collapse::Collapse),
+    Split(commands::split::Split),
     Record(commands::record::Record),
     Report(commands::report::Report),
     Explain(commands::explain::Explain),

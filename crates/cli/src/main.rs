@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Command::Record(record) => commands::record::run(&record, &terminal),
         Command::Explain(explain) => commands::explain::run(&explain, &terminal),
         Command::Collapse(collapse) => commands::collapse::run(&collapse, &terminal),
+        Command::Split(split) => commands::split::run(&split, &terminal),
         Command::Report(report) => commands::report::run(&report, &terminal),
         Command::Gclog(gclog) => commands::gclog::run(&gclog, &terminal),
         Command::Restore(restore) => commands::restore::run(&restore),

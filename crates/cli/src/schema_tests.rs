@@ -32,6 +32,7 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         (RECORDING, schema::<hugewise_record::recording::Line>()),
         ("restore", schema::<commands::restore::RestoreReport>()),
         ("run", schema::<commands::run::report::RunReport>()),
+        ("split", schema::<commands::split::result::SplitReport>()),
         ("stall", schema::<commands::bench::stall::result::StallReport>()),
         ("tlb", schema::<commands::bench::tlb::result::TlbReport>()),
     ]
@@ -137,7 +138,7 @@ impl<'a> Convention<'a> {
         if ends(&units) && !is_rate && !KERNEL.contains(&name) || ends(&["ns"]) && self.schema != RECORDING {
             self.fail(place, "a unit other than bytes, seconds or a ratio");
         }
-        // `before` and `after` of collapse are amounts without the suffix.
+        // `before` and `after` of collapse and split are amounts without the suffix.
         let is_amount =
             ends(&["bytes"]) || name == "bytes_by_page_size" || ["before", "after"].contains(&name);
         if refers_to(property, "Bytes") && !is_amount {

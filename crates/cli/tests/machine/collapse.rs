@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub const MIB: u64 = 1 << 20;
-const HUGE: u64 = 2 * MIB;
+pub const HUGE: u64 = 2 * MIB;
 const TARGET: &str = include_str!("collapse_target.c");
 
 pub fn trials() -> Vec<Trial> {
@@ -104,8 +104,17 @@ impl Drop for Program {
 
 /// Starts collapse_target.c and waits until it has allocated its memory; returns it with its mappings.
 fn target(megabytes: u64, prepare: impl Fn(&mut Command)) -> Result<(Program, Vec<Part>), Box<dyn Error>> {
+    start_target(TARGET, megabytes, prepare)
+}
+
+/// Starts a C program that prints its mappings and then `ready`; returns it with its mappings.
+pub fn start_target(
+    source: &str,
+    megabytes: u64,
+    prepare: impl Fn(&mut Command),
+) -> Result<(Program, Vec<Part>), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let binary = compile(folder.path(), "target", TARGET)?;
+    let binary = compile(folder.path(), "target", source)?;
     let mut command = Command::new(binary);
     command.arg(megabytes.to_string());
     prepare(&mut command);
@@ -120,18 +129,18 @@ fn target(megabytes: u64, prepare: impl Fn(&mut Command)) -> Result<(Program, Ve
 }
 
 #[derive(Debug)]
-struct Part {
-    name: String,
-    start: u64,
-    end: u64,
+pub struct Part {
+    pub name: String,
+    pub start: u64,
+    pub end: u64,
 }
 
-fn part<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part, Box<dyn Error>> {
+pub fn part<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part, Box<dyn Error>> {
     parts.iter().find(|part| part.name == name).ok_or_else(|| format!("no {name}: {parts:?}").into())
 }
 
 /// Bytes of a mapping on huge pages, from smaps.
-fn huge(pid: &str, part: &Part) -> Result<u64, Box<dyn Error>> {
+pub fn huge(pid: &str, part: &Part) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
     let mut inside = false;
     for line in fs::read_to_string(format!("/proc/{pid}/smaps"))?.lines() {
@@ -319,21 +328,32 @@ fn given_up() -> TestResult {
 }
 
 fn without_rights() -> TestResult {
+    let (program, _) = target(8, |_| ())?;
+    let dry = refused_without_rights(program, &["collapse"], &["--allow-reclaim"])?;
+    says(&dry, &["none: nothing left"])
+}
+
+/// Runs `command` on `program` and on a process of the same user, without privileges: refused with the reasons.
+/// Returns the output of the dry run on the latter.
+pub fn refused_without_rights(
+    program: Program,
+    command: &[&str],
+    options: &[&str],
+) -> Result<String, Box<dyn Error>> {
     let (_folder, hugewise, _temporary) = accessible_copy()?;
     let as_no_process = |pid: &str, option: &str| -> Result<EndedProcess, Box<dyn Error>> {
         let make = || {
-            let mut command = Command::new(&hugewise);
-            command.args(["collapse", pid, "--allow-reclaim", option]).current_dir("/");
-            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
-            command
+            let mut made = Command::new(&hugewise);
+            made.args(command).args([pid, option]).args(options).current_dir("/");
+            made.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+            made
         };
         run_command(&make)
     };
-    let (program, _) = target(8, |_| ())?;
     let ran = as_no_process(&program.pid(), "--json")?.ended_with(2)?;
     says(&ran.stderr, &["CAP_SYS_NICE", "CAP_SYS_PTRACE", "uid 0"])?;
     program.ends_right()?;
-    // A process of the same user can be read, but not collapsed.
+    // A process of the same user can be read, but not changed.
     let mut own = Command::new("sleep").arg("100").uid(UNPRIVILEGED).gid(UNPRIVILEGED).spawn()?;
     let begin = Instant::now();
     while fs::read_to_string(format!("/proc/{}/comm", own.id()))?.trim() != "sleep"
@@ -345,10 +365,11 @@ fn without_rights() -> TestResult {
     let (dry, real) = (as_no_process(&pid, "--dry-run"), as_no_process(&pid, "--json"));
     own.kill()?;
     own.wait()?;
-    says(&dry?.ended_with(0)?.stdout, &["none: nothing left", "CAP_SYS_NICE"])?;
+    let dry = dry?.ended_with(0)?.stdout;
+    says(&dry, &["CAP_SYS_NICE"])?;
     let real = real?.ended_with(2)?;
     assert!(real.stderr.contains("CAP_SYS_NICE") && !real.stderr.contains("PTRACE"), "{}", real.stderr);
-    Ok(())
+    Ok(dry)
 }
 
 /// A memory control group, removed when dropped.

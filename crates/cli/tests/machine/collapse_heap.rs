@@ -85,7 +85,26 @@ fn heap(jdk: &Jdk, collector: &str) -> TestResult {
         reported["bytes_per_second"].as_f64().unwrap_or(0.0) / 1_073_741_824.0,
         reported["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
     );
+    split(&mut program, &format!("JDK {} {collector}", jdk.version))?;
     program.ends_right()
+}
+
+/// Takes the heap off huge pages again.
+fn split(program: &mut Program, what: &str) -> TestResult {
+    let pid = program.pid();
+    let reported = json(&run(&["split", &pid, "--json", "--region", "heap"])?)?;
+    let worst: u64 = program.ask()?.parse()?;
+    let (before, after) = (reported["before"].as_u64(), reported["after"].as_u64());
+    let (before, after) = (before.ok_or("no before")?, after.ok_or("no after")?);
+    // On a busy machine, the kernel skips huge pages that it uses at that moment; the JVM allocates no others.
+    assert!(after <= before / 20 && total_huge(&pid)? <= before / 10, "{reported:#}");
+    assert_eq!(reported["outcome"], "finished", "{reported:#}");
+    eprintln!(
+        "{what}: split at {:.2} GiB/s, longest call {:.1} ms, longest iteration {worst} µs",
+        reported["bytes_per_second"].as_f64().unwrap_or(0.0) / 1_073_741_824.0,
+        reported["longest_call_seconds"].as_f64().unwrap_or(0.0) * 1e3,
+    );
+    Ok(())
 }
 
 /// Uses the memory of the whole machine for half a minute.

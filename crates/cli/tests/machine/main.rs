@@ -36,6 +36,7 @@ mod run;
 mod run_report;
 mod schemas;
 mod settings;
+mod split;
 mod start;
 mod storms;
 mod tlb;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         kernel_tools::trials(),
         collapse::trials(),
         collapse_heap::trials(),
+        split::trials(),
         schemas::trials(),
     ];
     trials::run(&arguments, all.into_iter().flatten().collect())

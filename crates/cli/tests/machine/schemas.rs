@@ -44,10 +44,11 @@ fn every_command() -> TestResult {
     let gc_log = format!("-Xlog:gc*,safepoint:file={log}");
     let line = [java.as_str(), "-Xmx64m", &gc_log, "-cp", &classes, "Hello"];
     let pid = process::id().to_string();
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &["check", "--json"],
         &["inspect", "--json", &pid],
         &["collapse", "--dry-run", "--json", &pid],
+        &["split", "--dry-run", "--json", &pid],
         &["apply", "--dry-run", "--json", "--pool", "2MiB=+1"],
         &["restore", "--json"],
         &[&pretouch::QUICK_RUN[..], &["--json"]].concat(),

@@ -5,12 +5,15 @@ use std::{
     ops::Range,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use hugewise_evidence::process::{self, Kind, MachineState, Part, Survey};
 use hugewise_jvm::regions;
 use hugewise_linux::{
     hugepages::thp,
-    pages::{occupancy::Occupancy, reason::Reason as BasePageReason},
+    pages::{
+        occupancy::{Occupancy, Slot},
+        reason::Reason as BasePageReason,
+    },
     proc::{
         process::Process,
         smaps::{self, Vma},
@@ -39,8 +42,18 @@ pub enum RegionSelection {
 }
 
 impl RegionSelection {
+    /// An error if `process` has no such region.
+    pub fn ensure_exists(self, is_jvm: bool, process: &str) -> anyhow::Result<()> {
+        ensure!(
+            is_jvm || self != RegionSelection::Heap,
+            "{process} is not a JVM and has no object heap; use '--region malloc' for the heap of C programs, or \
+             '--region all' for all memory"
+        );
+        Ok(())
+    }
+
     /// Whether this part is selected.
-    fn selects(self, part: &Part) -> bool {
+    pub fn selects(self, part: &Part) -> bool {
         match self {
             RegionSelection::All => true,
             RegionSelection::Heap => part.of_jvm == Some(regions::RegionKind::Heap),
@@ -119,7 +132,7 @@ pub struct CollapseOptions {
     pub dry_run: bool,
 }
 
-fn rate(text: &str) -> Result<f64, Reason> {
+pub fn rate(text: &str) -> Result<f64, Reason> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Reason::err("expected a number above 0, in GiB/s"),
@@ -135,6 +148,47 @@ pub fn circumstances(root: &Root, process: &Process, size: PageSize) -> Circumst
     }
 }
 
+/// The mappings of a process, and its page table.
+pub struct ProcessScan {
+    pid: u32,
+    size: PageSize,
+    pub vmas: Vec<Vma>,
+    pub survey: Survey,
+    pub occupancy: Occupancy,
+}
+
+impl ProcessScan {
+    /// Reads a process without changing it.
+    pub fn read(
+        root: &Root,
+        machine: &MachineState,
+        process: &Process,
+        size: PageSize,
+    ) -> anyhow::Result<ProcessScan> {
+        let pid = process.pid;
+        let vmas = smaps::read_many(root, &pid.to_string())
+            .map_err(|error| anyhow!(plain(&process.explain(root, &error).words)))?;
+        let folios = Reading::unknown("not needed here");
+        let survey = process::survey(root, machine, process, &vmas, &folios, process::Options::default());
+        let occupancy = Occupancy::open(root, pid, machine.sizes.base, size).with_context(|| {
+            format!("cannot read /proc/{pid}/pagemap: it needs the user of the process or CAP_SYS_PTRACE")
+        })?;
+        Ok(ProcessScan { pid, size, vmas, survey, occupancy })
+    }
+
+    /// The mappings that overlap this part.
+    pub fn vmas_of(&self, part: &Part) -> impl Iterator<Item = &Vma> + use<'_> {
+        vmas_of(&self.vmas, &part.addresses)
+    }
+
+    /// The aligned ranges of a mapping that begin in this part and have present pages.
+    pub fn slots(&self, vma: &Vma, part: &Part) -> anyhow::Result<Vec<Slot>> {
+        let range = within(vma, &part.addresses, self.size);
+        let pid = self.pid;
+        self.occupancy.slots(&range).with_context(|| format!("cannot scan the page table of process {pid}"))
+    }
+}
+
 /// Samples a process without changing it.
 pub fn sample(
     root: &Root,
@@ -143,25 +197,17 @@ pub fn sample(
     size: PageSize,
     options: &CollapseOptions,
 ) -> anyhow::Result<ProcessSample> {
-    let pid = process.pid;
-    let vmas = smaps::read_many(root, &pid.to_string())
-        .map_err(|error| anyhow!(plain(&process.explain(root, &error).words)))?;
-    let folios = Reading::unknown("not needed here");
-    let Survey { parts, notes, .. } =
-        process::survey(root, machine, process, &vmas, &folios, process::Options::default());
-    let occupancy = Occupancy::open(root, pid, machine.sizes.base, size).with_context(|| {
-        format!("cannot read /proc/{pid}/pagemap: it needs the user of the process or CAP_SYS_PTRACE")
-    })?;
+    let scan = ProcessScan::read(root, machine, process, size)?;
     let circumstances = circumstances(root, process, size);
     let mut seen = ProcessSample {
-        is_jvm: regions::has_libjvm(&vmas),
+        is_jvm: regions::has_libjvm(&scan.vmas),
         regions: BTreeMap::new(),
         candidates: Vec::new(),
         resident: Bytes::ZERO,
-        notes,
+        notes: scan.survey.notes.clone(),
     };
     let mut once = DistinctCandidates::default();
-    for (part, counts) in &parts {
+    for (part, counts) in &scan.survey.parts {
         let pages = counts.once();
         seen.resident += pages.resident();
         if !options.region.selects(part) {
@@ -171,17 +217,14 @@ pub fn sample(
         region.resident += pages.resident();
         region.huge += pages.thp + pages.hugetlb.values().copied().sum();
         // A huge page may cross parts; it belongs to the part in which it begins.
-        for vma in vmas_of(&vmas, &part.addresses) {
+        for vma in scan.vmas_of(part) {
             match suitable::unsuitable(vma, &circumstances) {
                 Some(why) => {
                     let small = vma.rss.saturating_sub(vma.thp).min(overlap(vma, &part.addresses));
                     *region.left_out.entry(why).or_default() += small;
                 }
                 None => {
-                    let slots = occupancy
-                        .slots(&within(vma, &part.addresses, size))
-                        .with_context(|| format!("cannot scan the page table of process {pid}"))?;
-                    let chosen = candidates::choose(&slots, size, options.min_present);
+                    let chosen = candidates::choose(&scan.slots(vma, part)?, size, options.min_present);
                     region.sparse.pages.0 += chosen.sparse.pages.0;
                     region.sparse.present_bytes += chosen.sparse.present_bytes;
                     chosen.candidates.into_iter().for_each(|one| once.add(&part.name, vma, one));
@@ -206,7 +249,7 @@ fn vmas_of<'a>(vmas: &'a [Vma], addresses: &Range<u64>) -> impl Iterator<Item = 
     vmas[first..].iter().take_while(move |vma| vma.addresses.start < end)
 }
 
-fn overlap(vma: &Vma, addresses: &Range<u64>) -> Bytes {
+pub fn overlap(vma: &Vma, addresses: &Range<u64>) -> Bytes {
     let end = vma.addresses.end.min(addresses.end);
     Bytes(end.saturating_sub(vma.addresses.start.max(addresses.start)))
 }
@@ -220,14 +263,15 @@ fn within(vma: &Vma, addresses: &Range<u64>, size: PageSize) -> Range<u64> {
 
 /// Candidates without duplicates: of several mappings of the same memory, the one with most resident pages.
 #[derive(Default)]
-struct DistinctCandidates {
-    all: Vec<(String, Candidate)>,
+pub struct DistinctCandidates {
+    /// Each with the name of its region.
+    pub all: Vec<(String, Candidate)>,
     /// Index into `all`, by device, inode and offset.
     shared: HashMap<((u64, u64), u64, u64), usize>,
 }
 
 impl DistinctCandidates {
-    fn add(&mut self, name: &str, vma: &Vma, candidate: Candidate) {
+    pub fn add(&mut self, name: &str, vma: &Vma, candidate: Candidate) {
         if vma.inode != 0 && vma.is_shared {
             let offset = vma.offset + (candidate.addresses.start - vma.addresses.start);
             let key = (vma.device, vma.inode, offset);

@@ -32,7 +32,7 @@ use hugewise_memory::collapse::{
 };
 
 use self::{
-    candidates::{CollapseOptions, ProcessSample, RegionSelection},
+    candidates::{CollapseOptions, ProcessSample},
     result::CollapseReport,
 };
 use crate::{
@@ -116,7 +116,7 @@ fn no_collapse(root: &Root) -> String {
 }
 
 /// The missing capabilities and their purpose; `None` if none is missing.
-fn missing_rights(root: &Root, process: &Process) -> Option<String> {
+pub fn missing_rights(root: &Root, process: &Process) -> Option<String> {
     let mut missing = Vec::new();
     let capabilities = limits::read(root).capabilities;
     if capabilities.known().is_some_and(|capabilities| !capabilities.has(Capabilities::SYS_NICE)) {
@@ -172,12 +172,7 @@ impl Subject<'_> {
         let (seen, size, options) = (self.sample()?, self.size, self.options);
         let (pid, name) = (self.process.pid, plain(&self.process.name));
         ensure!(!pidfd::has_ended(pidfd, Duration::ZERO)?, "{pid} ({name}) ended while its memory was read");
-        if options.region == RegionSelection::Heap && !seen.is_jvm {
-            bail!(
-                "{pid} ({name}) is not a JVM and has no object heap; use '--region malloc' for the heap of C \
-                 programs, or '--region all' for all memory that can be collapsed"
-            );
-        }
+        options.region.ensure_exists(seen.is_jvm, &format!("{pid} ({name})"))?;
         let room = Reading::from(live::room(self.root, self.machine.sizes.base, size));
         let available = meminfo::read(self.root).available;
         let admitted = admission::admit(seen.wanted(), size, &room, options.allow_reclaim);

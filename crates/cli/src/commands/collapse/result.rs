@@ -1,6 +1,9 @@
 //! The result of `collapse`: schema `hugewise.collapse/2`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use hugewise_linux::{
     action::Action,
@@ -15,7 +18,6 @@ use hugewise_memory::collapse::{
     candidates::Sum,
     engine::{self, CollapseResult},
     pressure_pauses::Interference,
-    refusals,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -177,6 +179,27 @@ pub struct Pause {
     pub(super) seconds: f64,
 }
 
+impl Refusal {
+    pub fn new(addresses: &Range<u64>, reason: String) -> Refusal {
+        Refusal { start: addresses.start, end: addresses.end, reason }
+    }
+}
+
+/// The pauses of this work, by reason.
+pub fn pauses(done: &CollapseResult) -> Vec<Pause> {
+    let pause = |(&reason, pauses): (&Interference, &engine::Pauses)| Pause {
+        reason,
+        times: pauses.times,
+        seconds: pauses.lasted.as_secs_f64(),
+    };
+    done.pauses.iter().map(pause).collect()
+}
+
+/// The difference of two amounts; `None` if it does not fit.
+pub fn growth(before: Bytes, after: Bytes) -> Option<i64> {
+    i64::try_from(i128::from(after.0) - i128::from(before.0)).ok()
+}
+
 impl CollapseReport {
     /// The report before the collapse.
     pub fn before(
@@ -266,22 +289,12 @@ impl CollapseReport {
         self.bytes_per_second =
             (done.collapsed.0 > 0 && seconds > 0.0).then(|| self.collapsed_bytes.0 as f64 / seconds);
         self.longest_call_seconds = Some(done.longest_call.as_secs_f64());
-        let refusal = |refusal: refusals::Refusal| Refusal {
-            start: refusal.addresses.start,
-            end: refusal.addresses.end,
-            reason: refusal.reason.words(),
-        };
-        self.refused = done.refusals.into_iter().map(refusal).collect();
-        let pause = |(&reason, pauses): (&Interference, &engine::Pauses)| Pause {
-            reason,
-            times: pauses.times,
-            seconds: pauses.lasted.as_secs_f64(),
-        };
-        self.paused = done.pauses.iter().map(pause).collect();
+        self.refused =
+            done.refusals.iter().map(|one| Refusal::new(&one.addresses, one.reason.words())).collect();
+        self.paused = pauses(&done);
         if let Some(after) = &after {
             self.after = Some(after.huge());
-            let grown = i128::from(after.resident.0) - i128::from(self.seen.resident.0);
-            self.grown_bytes = i64::try_from(grown).ok();
+            self.grown_bytes = growth(self.seen.resident, after.resident);
         }
         self.regions = self.compared(after.as_ref());
     }

@@ -10,7 +10,7 @@ use hugewise_linux::{
 };
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, refusals::RefusalReason, suitable::skipped_because};
 
-use super::result::{CollapseOutcome, CollapseReport, CollapsedRegion, GIB, Refusal};
+use super::result::{CollapseOutcome, CollapseReport, CollapsedRegion, GIB, Pause, Refusal};
 use crate::{
     commands::collapse::candidates::RegionSelection,
     output::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Width of a region's name in a table, in characters.
-const MAX_NAME_CHARS: usize = 40;
+pub const MAX_NAME_CHARS: usize = 40;
 /// Largest number of refused ranges in the text.
 const REFUSED: usize = 8;
 /// Smallest skipped amount in the text; JSON has all amounts.
@@ -108,12 +108,7 @@ pub fn after(report: &CollapseReport, terminal: &Terminal) -> anyhow::Result<Str
     if let (CollapseOutcome::Ended(_), Some(seconds)) = (report.outcome, report.seconds) {
         page.line("", "")?;
         page.wrapped("DONE", &done(report, seconds))?;
-        page.list(
-            "PAUSED",
-            report.paused.iter().map(|pause| {
-                format!("{}, {:.2} s: {}", counted(pause.times, "time"), pause.seconds, pause.reason.words())
-            }),
-        )?;
+        page.list("PAUSED", report.paused.iter().map(paused))?;
         if report.after.is_some() {
             page.line("", "")?;
             page.table(&table_after(report))?;
@@ -143,22 +138,30 @@ fn done(report: &CollapseReport, seconds: f64) -> String {
         None => format!("{:.2} GiB/s", rate / GIB),
     }));
     facts.extend(report.longest_call_seconds.map(|longest| format!("longest call {:.1} ms", longest * 1e3)));
-    facts.extend(report.grown_bytes.map(|grown| {
-        let bytes = Bytes(grown.unsigned_abs());
-        match grown {
-            0 => "the process did not grow".to_owned(),
-            ..0 => format!("the process shrank by {bytes}"),
-            1.. => format!("the process grew by {bytes}"),
-        }
-    }));
+    facts.extend(report.grown_bytes.map(growth));
     if report.gone_bytes > Bytes::ZERO {
         facts.push(format!("{} released by the process before their collapse", report.gone_bytes));
     }
     facts.join(" · ")
 }
 
+/// The change of the process' resident memory.
+pub fn growth(grown: i64) -> String {
+    let bytes = Bytes(grown.unsigned_abs());
+    match grown {
+        0 => "the process did not grow".to_owned(),
+        ..0 => format!("the process shrank by {bytes}"),
+        1.. => format!("the process grew by {bytes}"),
+    }
+}
+
+/// The pauses for one reason.
+pub fn paused(pause: &Pause) -> String {
+    format!("{}, {:.2} s: {}", counted(pause.times, "time"), pause.seconds, pause.reason.words())
+}
+
 /// The ranges that the kernel refused, and the sum of those that were not tried.
-fn refused(all: &[Refusal]) -> (Vec<String>, Option<String>) {
+pub fn refused(all: &[Refusal]) -> (Vec<String>, Option<String>) {
     let text = |Refusal { start, end, reason }: &&Refusal| {
         format!("{start:x}-{end:x}, {}: {reason}", Bytes(end - start))
     };
@@ -171,7 +174,7 @@ fn refused(all: &[Refusal]) -> (Vec<String>, Option<String>) {
     }
     let left: Bytes = not_tried.iter().map(|range| Bytes(range.end - range.start)).sum();
     let ranges = counted(not_tried.len() as u64, "range");
-    (texts, (left > Bytes::ZERO).then(|| format!("{left} in {ranges}: the collapse ended early")))
+    (texts, (left > Bytes::ZERO).then(|| format!("{left} in {ranges}: the work ended early")))
 }
 
 /// A table of the large regions; the small ones are summed up.
@@ -241,6 +244,6 @@ mod tests {
         ];
         let (refused, not_tried) = refused(&ranges);
         assert!(refused.len() == 1 && refused[0].starts_with("200000-400000, 2MiB: EAGAIN"), "{refused:?}");
-        assert_eq!(not_tried.as_deref(), Some("4MiB in 2 ranges: the collapse ended early"));
+        assert_eq!(not_tried.as_deref(), Some("4MiB in 2 ranges: the work ended early"));
     }
 }
