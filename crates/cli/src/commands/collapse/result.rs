@@ -23,7 +23,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::words::{actions, before_beginning};
-use crate::commands::collapse::candidates::{CollapseOptions, ProcessSample, RegionSelection};
+use crate::commands::collapse::candidates::{
+    CollapseOptions, ProcessSample, RegionSelection, SelectedRegion,
+};
 
 pub use super::words::cause;
 
@@ -195,6 +197,16 @@ pub fn pauses(done: &CollapseResult) -> Vec<Pause> {
     done.pauses.iter().map(pause).collect()
 }
 
+/// The regions of two samples, paired by name.
+pub fn paired<'a, R>(
+    before: &'a BTreeMap<String, R>,
+    after: Option<&'a BTreeMap<String, R>>,
+) -> Vec<(&'a String, Option<&'a R>, Option<&'a R>)> {
+    let names: BTreeSet<&String> = before.keys().chain(after.into_iter().flat_map(BTreeMap::keys)).collect();
+    let pair = |name| (name, before.get(name), after.and_then(|after| after.get(name)));
+    names.into_iter().map(pair).collect()
+}
+
 /// The difference of two amounts; `None` if it does not fit.
 pub fn growth(before: Bytes, after: Bytes) -> Option<i64> {
     i64::try_from(i128::from(after.0) - i128::from(before.0)).ok()
@@ -301,12 +313,8 @@ impl CollapseReport {
 
     /// The regions of the sample before the collapse and of the sample after it, paired by name.
     fn compared(&self, after: Option<&ProcessSample>) -> Vec<CollapsedRegion> {
-        let after = after.map(|after| &after.regions);
-        let names: BTreeSet<&String> =
-            self.seen.regions.keys().chain(after.into_iter().flat_map(BTreeMap::keys)).collect();
-        let region = |name: &String| {
-            let before = self.seen.regions.get(name).cloned().unwrap_or_default();
-            let after = after.and_then(|after| after.get(name));
+        let region = |(name, before, after): (&String, Option<&SelectedRegion>, Option<&SelectedRegion>)| {
+            let before = before.cloned().unwrap_or_default();
             CollapsedRegion {
                 name: name.clone(),
                 resident_before: before.resident,
@@ -319,7 +327,8 @@ impl CollapseReport {
                 left_out: before.left_out,
             }
         };
-        let mut regions: Vec<CollapsedRegion> = names.into_iter().map(region).collect();
+        let all = paired(&self.seen.regions, after.map(|after| &after.regions));
+        let mut regions: Vec<CollapsedRegion> = all.into_iter().map(region).collect();
         regions.sort_by_key(|region| std::cmp::Reverse(region.resident_before));
         regions
     }

@@ -1,6 +1,6 @@
 //! The result of `split`: schema `hugewise.split/2`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hugewise_linux::{
     action::Action,
@@ -18,11 +18,11 @@ use serde::Serialize;
 
 use super::{
     SplitOptions,
-    candidates::{self, SplitSample},
+    candidates::{self, RegionToSplit, SplitSample},
 };
 use crate::commands::collapse::{
     candidates::RegionSelection,
-    result::{CollapseOutcome, GIB, Pause, Refusal, growth, pauses},
+    result::{CollapseOutcome, GIB, Pause, Refusal, growth, paired, pauses},
 };
 
 const SCHEMA: &str = "hugewise.split/2";
@@ -236,12 +236,8 @@ impl SplitReport {
 
     /// The regions before and after, paired by name.
     fn compared(&self, after: Option<&SplitSample>) -> Vec<SplitRegion> {
-        let after = after.map(|after| &after.regions);
-        let names: BTreeSet<&String> =
-            self.seen.regions.keys().chain(after.into_iter().flat_map(BTreeMap::keys)).collect();
-        let region = |name: &String| {
-            let before = self.seen.regions.get(name).cloned().unwrap_or_default();
-            let after = after.and_then(|after| after.get(name));
+        let region = |(name, before, after): (&String, Option<&RegionToSplit>, Option<&RegionToSplit>)| {
+            let before = before.cloned().unwrap_or_default();
             SplitRegion {
                 name: name.clone(),
                 resident_before: before.resident,
@@ -252,7 +248,8 @@ impl SplitReport {
                 left_out: before.left_out,
             }
         };
-        let mut regions: Vec<SplitRegion> = names.into_iter().map(region).collect();
+        let all = paired(&self.seen.regions, after.map(|after| &after.regions));
+        let mut regions: Vec<SplitRegion> = all.into_iter().map(region).collect();
         regions.sort_by_key(|region| std::cmp::Reverse(region.resident_before));
         regions
     }
