@@ -12,6 +12,7 @@ pub mod launch;
 pub mod log_control;
 pub mod messages;
 pub mod page_size_log;
+pub mod performance_counters;
 pub mod regions;
 pub mod rehearsal;
 pub mod threads;

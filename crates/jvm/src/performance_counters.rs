@@ -1,0 +1,170 @@
+//! The performance counters that a JVM publishes in a file in shared memory, `/tmp/hsperfdata_USER/PID`.
+//!
+//! Source: `perfMemory.hpp` and `perfData.hpp` of OpenJDK. The JVM is not involved in a reading. Most counters change
+//! at collections only; a JVM with `-XX:-UsePerfData` has none.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use hugewise_linux::{reading::Reason, root::Root};
+
+const MAGIC: u32 = 0xcafe_c0c0;
+/// Size of the header, and offset of its field for the first entry.
+const HEADER_BYTES: usize = 32;
+const ENTRY_OFFSET: usize = 24;
+/// Size of the head of an entry.
+const ENTRY_BYTES: usize = 20;
+
+/// Numbers by name, at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerformanceCounters(BTreeMap<String, i64>);
+
+impl PerformanceCounters {
+    /// The value of a counter; `None` if the JVM has no such counter.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        self.0.get(name).copied()
+    }
+
+    /// The time in safepoints since the start of the JVM, in seconds: all its pauses. `None` if the JVM does not
+    /// report it.
+    pub fn safepoint_seconds(&self) -> Option<f64> {
+        Some(self.get("sun.rt.safepointTime")? as f64 / self.ticks_per_second()?)
+    }
+
+    /// The time in collections since the start of the JVM, in seconds; `None` if the JVM does not report it.
+    pub fn gc_seconds(&self) -> Option<f64> {
+        let of_collector = |number: usize| self.get(&format!("sun.gc.collector.{number}.time"));
+        let times: Vec<i64> = (0..4).map_while(of_collector).collect();
+        if times.is_empty() {
+            None
+        } else {
+            Some(times.iter().sum::<i64>() as f64 / self.ticks_per_second()?)
+        }
+    }
+
+    fn ticks_per_second(&self) -> Option<f64> {
+        self.get("sun.os.hrt.frequency").filter(|ticks| *ticks > 0).map(|ticks| ticks as f64)
+    }
+
+    /// Parses the file; `None` if it is in another format.
+    fn parse(bytes: &[u8]) -> Option<PerformanceCounters> {
+        let big = bytes.get(..4)? == MAGIC.to_be_bytes();
+        // The magic number is always big-endian; a byte after it has the byte order of the other fields.
+        let is_little = *bytes.get(4)? == 1;
+        if !big || bytes.len() < HEADER_BYTES {
+            return None;
+        }
+        let word = |at: usize| -> Option<usize> {
+            let bytes: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+            let word = if is_little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) };
+            usize::try_from(word).ok()
+        };
+        let number = |at: usize| -> Option<i64> {
+            let bytes: [u8; 8] = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+            Some(if is_little { i64::from_le_bytes(bytes) } else { i64::from_be_bytes(bytes) })
+        };
+        let mut counters = BTreeMap::new();
+        let mut at = word(ENTRY_OFFSET)?;
+        for _ in 0..word(ENTRY_OFFSET + 4)? {
+            let length = word(at)?;
+            let (name_at, vector_length, kind) = (word(at + 4)?, word(at + 8)?, *bytes.get(at + 12)?);
+            let data_at = word(at + 16)?;
+            if length < ENTRY_BYTES {
+                return None;
+            }
+            let name = bytes.get(at.checked_add(name_at)?..at.checked_add(length)?)?;
+            let name = name.split(|byte| *byte == 0).next()?;
+            // Type `J`: a 64-bit number. A vector is a text.
+            if kind == b'J' && vector_length == 0 {
+                let value = number(at.checked_add(data_at)?)?;
+                counters.insert(String::from_utf8_lossy(name).into_owned(), value);
+            }
+            at = at.checked_add(length)?;
+        }
+        Some(PerformanceCounters(counters))
+    }
+}
+
+/// The file of the counters of process `pid`.
+pub fn file(root: &Root, pid: u32) -> Result<PathBuf, Reason> {
+    let status = root.read(format!("proc/{pid}/status"))?;
+    // The last is the id in the innermost namespace, by which the JVM knows itself.
+    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last());
+    let inner = inner.map_or_else(|| pid.to_string(), str::to_owned);
+    let tmp = format!("proc/{pid}/root/tmp");
+    let folders = root.list(&tmp)?;
+    let found = folders
+        .iter()
+        .filter(|name| name.starts_with("hsperfdata_"))
+        .map(|name| PathBuf::from(format!("{tmp}/{name}/{inner}")))
+        .find(|path| root.path(path).is_file());
+    found.ok_or_else(|| {
+        Reason::new(format!("process {pid} has no /tmp/hsperfdata_USER/{inner} (-XX:-UsePerfData?)"))
+    })
+}
+
+/// Reads the counters from the [`file`] of a JVM.
+pub fn read(root: &Root, file: &PathBuf) -> Result<PerformanceCounters, Reason> {
+    let bytes = root.read_bytes(file)?;
+    PerformanceCounters::parse(&bytes)
+        .ok_or_else(|| Reason::new(format!("{} is not in the format of OpenJDK", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A little-endian file with these counters, and a text.
+    fn made(counters: &[(&str, i64)]) -> Vec<u8> {
+        let mut file = vec![0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1];
+        file.resize(ENTRY_OFFSET, 0);
+        file.extend((HEADER_BYTES as u32).to_le_bytes());
+        file.extend((counters.len() as u32 + 1).to_le_bytes());
+        let mut add = |name: &str, kind: u8, vector_length: u32, data: &[u8]| {
+            let name_bytes = (name.len() + 1).next_multiple_of(8);
+            let data_at = ENTRY_BYTES + 4 + name_bytes;
+            file.extend(((data_at + data.len()) as u32).to_le_bytes());
+            file.extend((ENTRY_BYTES as u32).to_le_bytes());
+            file.extend(vector_length.to_le_bytes());
+            file.extend([kind, 0, 0, 0]);
+            file.extend((data_at as u32).to_le_bytes());
+            let end = file.len() + name_bytes + 4;
+            file.extend(name.as_bytes());
+            file.resize(end, 0);
+            file.extend(data);
+        };
+        add("java.property.java.version", b'B', 8, b"17.0.15\0");
+        counters.iter().for_each(|(name, value)| add(name, b'J', 0, &value.to_le_bytes()));
+        file
+    }
+
+    #[test]
+    fn counters_are_read() {
+        let file = made(&[
+            ("sun.os.hrt.frequency", 1_000_000_000),
+            ("sun.gc.collector.0.time", 1_500_000_000),
+            ("sun.gc.collector.1.time", 500_000_000),
+            ("sun.rt.safepointTime", 250_000_000),
+        ]);
+        let counters = PerformanceCounters::parse(&file);
+        assert_eq!(counters.as_ref().and_then(PerformanceCounters::gc_seconds), Some(2.0));
+        assert_eq!(counters.as_ref().and_then(PerformanceCounters::safepoint_seconds), Some(0.25));
+        let text = counters.and_then(|counters| counters.get("java.property.java.version"));
+        assert_eq!(text, None);
+        assert_eq!(PerformanceCounters::parse(&made(&[])).and_then(|none| none.gc_seconds()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(at in 0usize..300, bytes in prop::collection::vec(any::<u8>(), 0..16)) {
+            let mut file = made(&[("a", 1), ("sun.os.hrt.frequency", 2)]);
+            for (byte, other) in file.iter_mut().skip(at).zip(&bytes) {
+                *byte = *other;
+            }
+            let _ = PerformanceCounters::parse(&file);
+            let _ = PerformanceCounters::parse(&file[..at.min(file.len())]);
+            let _ = PerformanceCounters::parse(&bytes);
+        }
+    }
+}
