@@ -1,6 +1,7 @@
 //! Figures that a workload reports itself, in its output or in a result file of JMH.
 
 use std::{
+    fmt::Display,
     fs,
     path::Path,
     str::FromStr,
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::{
     comparison::{Better, Figure},
     execution::{Execution, last_lines},
+    workload::prometheus::Selector,
 };
 
 /// Figures of every process that can be chosen by their name, with their units.
@@ -31,20 +33,37 @@ const OF_PROCESS: [(&str, &str); 7] = [
 #[derive(Clone, Debug)]
 pub struct Metric {
     figure: Figure,
-    /// Matches the value in the output: the first group of the last match, or the whole match; `None` for a
-    /// figure of the process.
-    expression: Option<Regex>,
+    /// Whether `counter:` precedes the expression.
+    is_declared_counter: bool,
+    source: Source,
 }
+
+/// The source of a metric's value.
+#[derive(Clone, Debug)]
+enum Source {
+    /// A figure of the process.
+    Process,
+    /// The first group of the last match in a text, or the whole match.
+    Expression(Regex),
+    /// Series in the text format of Prometheus.
+    Prometheus(Selector),
+}
+
+/// Precedes the selector of a Prometheus metric.
+const PROMETHEUS: &str = "prom:";
+/// Precedes the expression of a counter.
+const COUNTER: &str = "counter:";
 
 impl FromStr for Metric {
     type Err = Reason;
 
-    /// Parses `NAME=REGEX`, or the name of a figure of the process. Higher is better if NAME begins with `+` or
-    /// ends in `/s`, else lower is.
+    /// Parses `NAME=REGEX`, `NAME=prom:SELECTOR`, both with `counter:` before the expression if it is a counter, or
+    /// the name of a figure of the process. Higher is better if NAME begins with `+` or ends in `/s`, else lower
+    /// is.
     fn from_str(text: &str) -> Result<Metric, Reason> {
         if let Some((name, unit)) = OF_PROCESS.into_iter().find(|(name, _)| *name == text) {
             let figure = Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower };
-            return Ok(Metric { figure, expression: None });
+            return Ok(Metric { figure, is_declared_counter: true, source: Source::Process });
         }
         let (name, expression) = text.split_once('=').unwrap_or_default();
         let plain = name.trim_start_matches('+').trim();
@@ -54,13 +73,23 @@ impl FromStr for Metric {
                 "'{text}' is neither NAME=REGEX, like 'ops/s=throughput: ([0-9.]+)', nor one of {names}"
             ));
         }
-        let expression = Regex::new(expression)
-            .map_err(|error| Reason::new(format!("the expression of metric '{plain}': {error}")))?;
+        let (is_declared_counter, expression) = match expression.strip_prefix(COUNTER) {
+            Some(expression) => (true, expression),
+            None => (false, expression),
+        };
+        let source = match expression.strip_prefix(PROMETHEUS) {
+            Some(selector) => Source::Prometheus(selector.parse()?),
+            None => Source::Expression(
+                Regex::new(expression)
+                    .map_err(|error| Reason::new(format!("the expression of metric '{plain}': {error}")))?,
+            ),
+        };
         let higher = name.starts_with('+') || plain.ends_with("/s");
         let better = if higher { Better::Higher } else { Better::Lower };
         Ok(Metric {
             figure: Figure { name: plain.to_owned(), unit: String::new(), better },
-            expression: Some(expression),
+            is_declared_counter,
+            source,
         })
     }
 }
@@ -78,16 +107,37 @@ impl Metric {
         self.figure.clone()
     }
 
+    /// Whether its value in `text` is a counter.
+    pub fn is_counter(&self, text: &str) -> bool {
+        let is_by_format =
+            || matches!(&self.source, Source::Prometheus(selector) if selector.is_counter(text));
+        self.is_declared_counter || is_by_format()
+    }
+
     /// The value that one run printed; `None` for a figure of the process.
     pub(crate) fn read(&self, execution: &Execution) -> Result<Option<f64>, Reason> {
-        let Some(expression) = &self.expression else { return Ok(None) };
+        self.find(&execution.output)
+    }
+
+    /// The value in `text`; `None` for a figure of the process.
+    pub fn find(&self, text: &str) -> Result<Option<f64>, Reason> {
         let name = &self.figure.name;
-        let last = expression.captures_iter(&execution.output).last();
+        let nothing = |what: &dyn Display| {
+            Reason::new(format!(
+                "metric '{name}': nothing in the output matches '{what}'{}",
+                last_lines(text)
+            ))
+        };
+        let expression = match &self.source {
+            Source::Process => return Ok(None),
+            Source::Prometheus(selector) => {
+                return selector.sum(text).map(Some).ok_or_else(|| nothing(selector));
+            }
+            Source::Expression(expression) => expression,
+        };
+        let last = expression.captures_iter(text).last();
         let Some(found) = last.and_then(|captures| captures.get(1).or_else(|| captures.get(0))) else {
-            return Reason::err(format!(
-                "metric '{name}': nothing in the program's output matches '{expression}'{}",
-                last_lines(&execution.output)
-            ));
+            return Err(nothing(expression));
         };
         let found = found.as_str();
         match number(found) {
@@ -181,6 +231,21 @@ mod tests {
         assert_eq!((of_process.read(&printed("12")?)?, of_process.figure().unit), (None, "s".to_owned()));
         assert!("noequals".parse::<Metric>().is_err() && "=x".parse::<Metric>().is_err());
         assert!("a=(".parse::<Metric>().is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_counter_is_declared_or_known_by_its_format() -> Result<(), Box<dyn Error>> {
+        let metric = |text: &str| text.parse::<Metric>();
+        let text = "total: 12\nrequests_total{code=\"200\"} 7\n";
+        let declared = metric("ops/s=counter:total: ([0-9]+)")?;
+        assert_eq!((declared.find(text)?, declared.is_counter(text)), (Some(12.0), true));
+        let plain = metric("ops/s=total: ([0-9]+)")?;
+        assert_eq!((plain.find(text)?, plain.is_counter(text)), (Some(12.0), false));
+        let prometheus = metric("ops/s=prom:requests_total{code=\"200\"}")?;
+        assert_eq!((prometheus.find(text)?, prometheus.is_counter(text)), (Some(7.0), true));
+        assert_eq!(prometheus.figure().better, Better::Higher);
+        assert!(prometheus.find("").is_err() && metric("x=prom:a b").is_err());
         Ok(())
     }
 

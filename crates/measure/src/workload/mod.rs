@@ -5,6 +5,7 @@ pub mod metric;
 pub mod native;
 mod off_heap;
 mod other;
+mod prometheus;
 
 use std::{
     collections::BTreeMap,
