@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use hugewise_changes::journal::{
-    self, ChangedSince, JournalError, NotRestored, RemainingJvmLog, Restored, STATE_DIR,
+    self, ChangedSince, JournalError, NotRestored, RemainingJvmLog, RemainingMemory, Restored, STATE_DIR,
 };
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, sys::process, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
@@ -63,7 +63,7 @@ pub fn not_overwritten(ChangedSince { kept, reads }: &ChangedSince) -> String {
 }
 
 pub fn is_fully_restored(restored: &Restored) -> bool {
-    restored.failed.is_empty() && restored.jvm_logs_left.is_empty()
+    restored.failed.is_empty() && restored.jvm_logs_left.is_empty() && restored.memory_left.is_empty()
 }
 
 /// The settings and JVM logs that could not be restored, with the reasons, as one sentence.
@@ -76,6 +76,9 @@ pub fn failures(restored: &Restored) -> String {
         })
         .chain(restored.jvm_logs_left.iter().map(|RemainingJvmLog { log, reason }| {
             format!("cannot stop the log {} of the JVM in process {}: {reason}", log.file, log.pid)
+        }))
+        .chain(restored.memory_left.iter().map(|RemainingMemory { memory, reason }| {
+            format!("cannot put the memory of process {} back on its pages: {reason}", memory.pid)
         }))
         .collect();
     format!("{}; run 'hugewise restore' to try again", each.join("; "))

@@ -291,6 +291,7 @@ impl Experiment<'_> {
             backings: Vec::new(),
             left_out: Vec::new(),
             rounds: Vec::new(),
+            live: None,
             changes: Vec::new(),
             notes: Vec::new(),
         }

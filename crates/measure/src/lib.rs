@@ -6,6 +6,7 @@ pub mod execution;
 pub mod experiment;
 pub mod fragmentation;
 mod host_memory;
+pub mod live;
 pub mod machine;
 pub mod pretouch;
 pub mod random_read;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use hugewise_changes::{
-    journal::{Journal, JournalError, RUN_VARIABLE, Restored},
+    journal::{Journal, JournalError, ProcessMemory, RUN_VARIABLE, Restored},
     pool_growth::{self, Shortage},
     scratch::Scratch,
 };
@@ -56,6 +56,17 @@ impl Machine {
             launch.environment.push((RUN_VARIABLE.to_owned(), Some(journal.run_id().into())));
         }
         launch
+    }
+
+    /// Saves the pages of a process to the journal, before its memory is moved.
+    pub fn note_memory(&mut self, memory: ProcessMemory) -> Result<(), Reason> {
+        let journal = self.journal.as_mut().map_err(|error| Reason::new(error.to_string()))?;
+        Ok(journal.note_memory(memory)?)
+    }
+
+    /// Removes memory that is as it is to stay from the journal.
+    pub fn forget_memory(&mut self, memory: &ProcessMemory) -> Result<(), JournalError> {
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.forget_memory(memory))
     }
 
     pub fn changes(&self) -> &[String] {

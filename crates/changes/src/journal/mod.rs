@@ -18,6 +18,7 @@ mod elsewhere;
 #[cfg(test)]
 mod foreign_tests;
 mod jvm_log;
+mod process_memory;
 #[cfg(test)]
 mod recording_tests;
 mod restore;
@@ -49,6 +50,7 @@ use crate::write::write;
 
 pub use applied::{ChangedSetting, ChangedSince};
 pub use jvm_log::{JvmLog, SwitchOff};
+pub use process_memory::{ProcessMemory, ProcessUndo, PutBack, RemainingMemory};
 pub use restore::{restore, restore_with};
 pub use restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored};
 pub use store::STATE_DIR;
@@ -71,6 +73,9 @@ pub struct Record {
     /// JVM logs switched on by this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jvm_logs: Vec<JvmLog>,
+    /// The pages of processes whose memory this run moves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<ProcessMemory>,
 }
 
 /// A setting before its first change.
@@ -196,6 +201,7 @@ impl Journal {
             purpose: purpose.to_owned(),
             entries: Vec::new(),
             jvm_logs: Vec::new(),
+            memory: Vec::new(),
         };
         store.save(&record)?;
         let scratch = store.scratch(&record);
@@ -274,6 +280,18 @@ impl Journal {
         self.store.save(&self.record)
     }
 
+    /// Saves the pages of a process to the journal; call it before its memory is moved.
+    pub fn note_memory(&mut self, memory: ProcessMemory) -> Result<(), JournalError> {
+        self.record.memory.push(memory);
+        self.store.save(&self.record)
+    }
+
+    /// Removes memory that is as it is to stay from the journal.
+    pub fn forget_memory(&mut self, memory: &ProcessMemory) -> Result<(), JournalError> {
+        self.record.memory.retain(|noted| noted != memory);
+        self.store.save(&self.record)
+    }
+
     /// Closes the journal and keeps the new values; [`restore`] undoes them later. If the values cannot be
     /// saved, every setting is restored.
     pub fn keep(mut self) -> Result<(), JournalError> {
@@ -288,21 +306,21 @@ impl Journal {
 
     /// Restores every setting and closes the journal.
     pub fn close(self) -> Restored {
-        self.close_with(&jvm_log::leave_log_on)
+        self.close_with(&ProcessUndo::default())
     }
 
-    /// Like [`Journal::close`], and switches JVM logs that are still on off with `switch_off`.
-    pub fn close_with(mut self, switch_off: &SwitchOff<'_>) -> Restored {
+    /// Like [`Journal::close`], and undoes with `undo` what is still changed in other processes.
+    pub fn close_with(mut self, undo: &ProcessUndo<'_>) -> Restored {
         self.closed = true;
-        restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, switch_off)
+        restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, undo)
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.closed {
-            let switch_off = &jvm_log::leave_log_on;
-            restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, switch_off);
+            let undo = &ProcessUndo::default();
+            restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, undo);
         }
     }
 }
@@ -330,7 +348,7 @@ pub fn held(dir: &Path) -> Option<Record> {
 impl Record {
     /// A sentence on the run and the number of settings that are not restored.
     pub fn unfinished(&self) -> String {
-        let changed = match self.entries.len() + self.jvm_logs.len() {
+        let changed = match self.entries.len() + self.jvm_logs.len() + self.memory.len() {
             0 => "no setting was changed".to_owned(),
             1 => "1 setting is not restored".to_owned(),
             n => format!("{n} settings are not restored"),

@@ -27,16 +27,55 @@ fn a_jvm_log_stays_in_the_journal_until_it_is_off() -> TestResult {
     let mut journal = Journal::open(&root, &state, "record")?;
     journal.note_jvm_log(log.clone())?;
     // What it cannot switch off stays in the journal, with the reason.
-    let deaf = &|_: &JvmLog| Reason::err("it does not answer");
-    let left = journal.close_with(deaf).jvm_logs_left;
+    let deaf =
+        ProcessUndo { switch_off: &|_: &JvmLog| Reason::err("it does not answer"), ..ProcessUndo::default() };
+    let hearing = ProcessUndo { switch_off: &|_: &JvmLog| Ok(()), ..ProcessUndo::default() };
+    let left = journal.close_with(&deaf).jvm_logs_left;
     assert_eq!(left.iter().map(|log| log.reason.as_str()).collect::<Vec<_>>(), ["it does not answer"]);
     let refused =
         Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
-    assert_eq!(restore_with(&root, &state, ForeignChanges::Leave, deaf)?.jvm_logs_left.len(), 1);
-    let restored = restore_with(&root, &state, ForeignChanges::Leave, &|_: &JvmLog| Ok(()))?;
+    assert_eq!(restore_with(&root, &state, ForeignChanges::Leave, &deaf)?.jvm_logs_left.len(), 1);
+    let restored = restore_with(&root, &state, ForeignChanges::Leave, &hearing)?;
     assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));
     assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
+    Ok(())
+}
+
+#[test]
+fn memory_of_a_process_stays_in_the_journal_until_it_is_put_back() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let root = machine(dir.path())?;
+    let state = dir.path().join("state");
+    with_a_process(&root)?;
+    let memory =
+        ProcessMemory { pid: 7, started: 100, region: "heap".to_owned(), huge: vec![[2 << 20, 4 << 20]] };
+    let mut journal = Journal::open(&root, &state, "compare --live 7")?;
+    journal.note_memory(memory.clone())?;
+    assert_eq!(journal.close().memory_left.len(), 1);
+    let refused =
+        Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
+    assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
+    let put = std::cell::RefCell::new(Vec::new());
+    let undo = ProcessUndo {
+        put_back: &|memory: &ProcessMemory| {
+            put.borrow_mut().push(memory.clone());
+            Ok(())
+        },
+        ..ProcessUndo::default()
+    };
+    let restored = restore_with(&root, &state, ForeignChanges::Leave, &undo)?;
+    assert_eq!((restored.memory, put.borrow().clone()), (vec![memory.clone()], vec![memory.clone()]));
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
+    // Memory of another process with the same pid is not touched, and memory that was put back is forgotten.
+    for other in [ProcessMemory { started: 99, ..memory.clone() }, memory] {
+        let mut journal = Journal::open(&root, &state, "compare --live 7")?;
+        journal.note_memory(other.clone())?;
+        if other.started == 100 {
+            journal.forget_memory(&other)?;
+        }
+        assert!(journal.close().memory_left.is_empty());
+    }
     Ok(())
 }
 

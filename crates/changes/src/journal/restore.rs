@@ -5,32 +5,32 @@ use std::path::Path;
 use hugewise_linux::{root::Root, sys::process, tracefs::machine_lock::Protected};
 
 use super::{
-    JournalError, RUN_VARIABLE, Record, SwitchOff,
+    JournalError, ProcessUndo, RUN_VARIABLE, Record, RemainingMemory,
     applied::{AppliedSettings, ChangedSetting, ChangedSince},
-    boot_id, elsewhere, jvm_log, recordings,
+    boot_id, elsewhere, recordings,
     restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored, restore_entry},
     store::{Store, machine_lock},
 };
 
 /// Restores the settings of a run that died, then those changed by `apply`, each in reverse order. Does
-/// nothing if there is no journal. JVM logs stay on: see [`restore_with`].
+/// nothing if there is no journal. Changes in other processes stay: see [`restore_with`].
 pub fn restore(root: &Root, dir: &Path, others: ForeignChanges) -> Result<Restored, JournalError> {
-    restore_with(root, dir, others, &jvm_log::leave_log_on)
+    restore_with(root, dir, others, &ProcessUndo::default())
 }
 
-/// Like [`restore`], and switches JVM logs off with `switch_off`.
+/// Like [`restore`], and undoes changes in other processes with `undo`.
 pub fn restore_with(
     root: &Root,
     dir: &Path,
     others: ForeignChanges,
-    switch_off: &SwitchOff<'_>,
+    undo: &ProcessUndo<'_>,
 ) -> Result<Restored, JournalError> {
     let here = dir.exists().then(|| Store::lock(dir)).transpose()?;
     let _machine = machine_lock(root, Protected::Settings)?;
     let mut done = Restored::default();
     let mut names = vec![Store::RECORD, Store::APPLIED];
     // Both journals are locked before the first write: of two concurrent calls, one reports everything.
-    match restore_recording(root, &recordings(dir), others, switch_off) {
+    match restore_recording(root, &recordings(dir), others, undo) {
         Err(JournalError::Busy(who)) => done.recording = Some(who),
         restored => {
             done = restored?;
@@ -40,12 +40,12 @@ pub fn restore_with(
     done.elsewhere = elsewhere::find(root, dir, &names);
     let Some(store) = here else { return Ok(done) };
     if let Some(record) = store.load()? {
-        done.add(restore_record(root, &store, &record, others, switch_off));
+        done.add(restore_record(root, &store, &record, others, undo));
     }
     // The values kept by apply are older than those of the journal, which must be restored first.
     if done.failed.is_empty() {
         if let Some(applied) = store.applied()? {
-            undo(root, &store, applied, others, &mut done)?;
+            undo_applied(root, &store, applied, others, &mut done)?;
         }
     }
     Ok(done)
@@ -56,17 +56,17 @@ fn restore_recording(
     root: &Root,
     dir: &Path,
     others: ForeignChanges,
-    switch_off: &SwitchOff<'_>,
+    undo: &ProcessUndo<'_>,
 ) -> Result<Restored, JournalError> {
     let here = dir.exists().then(|| Store::lock(dir)).transpose()?;
     let _machine = machine_lock(root, Protected::Recordings)?;
     let Some(store) = here else { return Ok(Restored::default()) };
     let left = store.load()?;
-    Ok(left.map(|record| restore_record(root, &store, &record, others, switch_off)).unwrap_or_default())
+    Ok(left.map(|record| restore_record(root, &store, &record, others, undo)).unwrap_or_default())
 }
 
 /// Undoes the changes of `apply`; those that fail stay in the file.
-fn undo(
+fn undo_applied(
     root: &Root,
     store: &Store,
     mut applied: AppliedSettings,
@@ -110,7 +110,7 @@ pub(super) fn restore_record(
     store: &Store,
     record: &Record,
     others: ForeignChanges,
-    switch_off: &SwitchOff<'_>,
+    undo: &ProcessUndo<'_>,
 ) -> Restored {
     let mut done = Restored { purpose: Some(record.purpose.clone()), ..Restored::default() };
     if boot_id(root).is_ok_and(|now| now != record.boot_id) {
@@ -120,10 +120,18 @@ pub(super) fn restore_record(
             done.ended_processes = end_processes_of(root, &record.run_id);
         }
         for log in &record.jvm_logs {
-            match log.end(root, switch_off) {
+            match log.end(root, undo.switch_off) {
                 Ok(()) => done.jvm_logs.push(log.clone()),
                 Err(reason) => {
                     done.jvm_logs_left.push(RemainingJvmLog { log: log.clone(), reason: reason.into() });
+                }
+            }
+        }
+        for memory in &record.memory {
+            match memory.end(root, undo.put_back) {
+                Ok(()) => done.memory.push(memory.clone()),
+                Err(reason) => {
+                    done.memory_left.push(RemainingMemory { memory: memory.clone(), reason: reason.into() });
                 }
             }
         }
@@ -131,7 +139,7 @@ pub(super) fn restore_record(
         let earlier = earlier.map_or_else(Vec::new, |applied| applied.entries);
         let (ours, foreign) = ChangedSetting::divide(root, record.entries.clone(), &earlier, others);
         let entries = foreign.iter().map(|since| since.kept.clone()).chain(ours.iter().cloned()).collect();
-        // Before the first write, as in `undo`. Without space for it, the settings are restored anyway.
+        // Before the first write, as in `undo_applied`. Without space for it, the settings are restored anyway.
         let _ = store.save(&Record { entries, ..record.clone() });
         done.changed_since = foreign;
         for ChangedSetting { entry, .. } in ours.into_iter().rev() {
@@ -141,7 +149,7 @@ pub(super) fn restore_record(
             }
         }
     }
-    if done.failed.is_empty() && done.jvm_logs_left.is_empty() {
+    if done.failed.is_empty() && done.jvm_logs_left.is_empty() && done.memory_left.is_empty() {
         done.journal_left = finish(store, record, &done.changed_since).err().map(|error| error.cause());
     }
     done

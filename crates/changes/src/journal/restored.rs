@@ -9,7 +9,7 @@ use hugewise_linux::{reading::Reason, root::Root};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Entry, JvmLog, applied::ChangedSince};
+use super::{Entry, JvmLog, ProcessMemory, RemainingMemory, applied::ChangedSince};
 use crate::write::write;
 
 /// Maximum time in which a pool releases the pages of a dying process.
@@ -34,6 +34,10 @@ pub struct Restored {
     pub jvm_logs: Vec<JvmLog>,
     /// JVM logs that are still on, with the reason.
     pub jvm_logs_left: Vec<RemainingJvmLog>,
+    /// Memory of processes that is on its pages again, or whose process has ended.
+    pub memory: Vec<ProcessMemory>,
+    /// Memory of processes that could not be put back, with the reason.
+    pub memory_left: Vec<RemainingMemory>,
     /// Why the journal or the list of applied settings remains although its settings are restored, for example
     /// on a read-only /run; `null` if it is removed.
     pub journal_left: Option<String>,
@@ -77,6 +81,8 @@ impl Restored {
         self.ended_processes.extend(other.ended_processes);
         self.jvm_logs.extend(other.jvm_logs);
         self.jvm_logs_left.extend(other.jvm_logs_left);
+        self.memory.extend(other.memory);
+        self.memory_left.extend(other.memory_left);
         self.changed_since.extend(other.changed_since);
         self.journal_left = self.journal_left.take().or(other.journal_left);
         self.rebooted |= other.rebooted;

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use hugewise_changes::{
-    journal::{self, ForeignChanges, JvmLog, Restored, STATE_DIR},
+    journal::{self, ForeignChanges, JvmLog, ProcessMemory, ProcessUndo, Restored, STATE_DIR},
     persisted::{self, Removed},
 };
 use hugewise_linux::{json, root::Root};
@@ -15,6 +15,7 @@ use hugewise_record::recording;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::compare::live::host::put_back;
 use crate::{NEGATIVE, machine, output::terminal::print};
 
 /// Restore settings that 'hugewise apply' or a killed command changed
@@ -67,11 +68,13 @@ pub struct RestoreReport {
 pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     let others = if restore.force { ForeignChanges::Overwrite } else { ForeignChanges::Leave };
     let root = Root::live();
-    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log);
-    let restored =
-        journal::restore_with(&root, Path::new(STATE_DIR), others, switch_off).map_err(|error| {
-            machine::needs_root(error, "only root can restore settings: run 'sudo hugewise restore'")
-        })?;
+    let undo = ProcessUndo {
+        switch_off: &|log: &JvmLog| recording::switch_off(&root, log),
+        put_back: &|memory: &ProcessMemory| put_back(&root, memory),
+    };
+    let restored = journal::restore_with(&root, Path::new(STATE_DIR), others, &undo).map_err(|error| {
+        machine::needs_root(error, "only root can restore settings: run 'sudo hugewise restore'")
+    })?;
     let persisted =
         if restore.persisted { persisted::remove(&restore.etc, restore.force) } else { Removed::default() };
     let report = RestoreReport {
@@ -110,10 +113,14 @@ fn text(report: &RestoreReport) -> String {
     lines.extend(
         restored.jvm_logs.iter().map(|log| format!("Stopped: the log of the JVM in process {}", log.pid)),
     );
+    lines.extend(
+        restored.memory.iter().map(|memory| format!("Restored: the pages of process {}", memory.pid)),
+    );
     if restored.purpose.is_some()
         && restored.settings.is_empty()
         && restored.changed_since.is_empty()
         && restored.jvm_logs.is_empty()
+        && restored.memory.is_empty()
         && machine::is_fully_restored(restored)
         && !restored.rebooted
     {

@@ -19,6 +19,7 @@ mod inspect;
 mod java;
 mod kernel_tools;
 mod killed;
+mod live;
 mod memory;
 mod memory_limit;
 mod native;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         collapse::trials(),
         collapse_heap::trials(),
         split::trials(),
+        live::trials(),
         schemas::trials(),
     ];
     trials::run(&arguments, all.into_iter().flatten().collect())

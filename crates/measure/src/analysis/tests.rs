@@ -56,6 +56,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
         left_out: Vec::new(),
         backings: Vec::new(),
         rounds: rounds.collect(),
+        live: None,
         changes: Vec::new(),
         notes: Vec::new(),
     }

@@ -4,6 +4,7 @@
 //! and the reports print them.
 
 mod arm_backing;
+pub mod live;
 pub mod parameters;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::arm_backing::ArmBacking;
+use self::live::Live;
 pub use crate::verdict::Better;
 use crate::{random_read::RandomRead, statistics::Ratio, verdict::Verdict};
 
@@ -40,6 +42,9 @@ pub struct Comparison {
     pub backings: Vec<BackingResult>,
     /// All runs in the order of execution, including warm-ups.
     pub rounds: Vec<Round>,
+    /// The process, transitions and turns of a live comparison; absent in others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Live>,
     /// Settings that were changed for the experiment and restored.
     pub changes: Vec<String>,
     /// Remarks for the reader.

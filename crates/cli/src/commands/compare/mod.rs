@@ -1,6 +1,7 @@
 //! `hugewise compare`: runs a workload on each backing and compares the results.
 
 pub mod embedded;
+pub mod live;
 pub mod page;
 pub mod parameter_lists;
 pub mod plots;
@@ -9,6 +10,7 @@ pub mod rows;
 #[cfg(test)]
 mod samples;
 pub mod text;
+pub mod time_line;
 pub mod words;
 
 use std::{
@@ -45,7 +47,7 @@ use hugewise_measure::{
 };
 use hugewise_plan::malloc::OffHeap;
 
-use self::embedded::Java;
+use self::{embedded::Java, live::LiveOptions};
 use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
@@ -75,6 +77,9 @@ Examples:
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
   hugewise compare --turns -b base,thp -- ./batch-job
   hugewise compare --aa                compare a backing with itself: the noise of this machine
+  sudo hugewise compare --live 4711    a running JVM, without a restart, by its CPU time
+  sudo hugewise compare --live 4711 --metric-url http://127.0.0.1:9100/metrics \\
+      --metric 'requests/s=prom:http_requests_total'
 
 A pool that is too small is enlarged for the experiment and restored at its end, also after Ctrl-C
 and errors; this needs root. After SIGKILL, 'hugewise restore' restores it.
@@ -115,8 +120,9 @@ pub struct Compare {
     /// Terminate a run (embedded workload in turns: a start) that takes longer, and end with an error
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Metric from the program's output: the last match of REGEX; higher is better if NAME starts with + or
-    /// ends in /s. Or a figure of the process: wall, cpu, user, sys, peak_memory, minor_faults, major_faults.
+    /// Metric from the program's output: the last match of REGEX, or with prom:SELECTOR in place of REGEX the
+    /// sum of these series in the format of Prometheus; higher is better if NAME starts with + or ends in /s.
+    /// Or a figure of the process: wall, cpu, user, sys, peak_memory, minor_faults, major_faults.
     /// The first metric decides the verdict, unless --jmh is given; without both, wall time does
     #[arg(long, value_name = "NAME=REGEX|FIGURE")]
     metric: Vec<Metric>,
@@ -158,6 +164,8 @@ pub struct Compare {
     /// Program to run, with its arguments
     #[arg(last = true)]
     command: Vec<String>,
+    #[command(flatten)]
+    live: LiveOptions,
 }
 
 /// Shortest time limit of an experiment of which a part is used to measure random reads.
@@ -167,6 +175,10 @@ const MIN_TIME_WITH_RANDOM_READS: Duration = Duration::from_secs(60);
 const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
 
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    if let Some(pid) = compare.live.live {
+        file::check_report(compare.html.as_deref())?;
+        return live::run(compare, pid, terminal);
+    }
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
     compare.check_arguments(&sizes)?;

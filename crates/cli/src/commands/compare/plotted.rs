@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{
     plots::{self, Line, Mark, Strip},
     rows::{self, ArmRow, Group},
+    time_line,
     words::{self, Scale},
 };
 use crate::output::words::coverage;
@@ -46,7 +47,13 @@ pub fn all(comparison: &Comparison, group: &Group<'_>, scale: &Scale) -> anyhow:
     };
     let of_region = covered("Coverage", &|row| row.result.coverage)?;
     let off_heap = covered("Coverage outside the Java heap", &|row| row.result.off_heap_coverage)?;
-    Ok([over_values, against, every_round, of_region, off_heap].into_iter().flatten().collect())
+    let on_time_line = match &comparison.live {
+        Some(live) => time_line::svg(comparison, live, figure, scale)?
+            .map(|svg| Plot { title: format!("{} in each turn", scale.heading(&group.figure)), svg }),
+        None => None,
+    };
+    let all = [over_values, against, on_time_line, every_round, of_region, off_heap];
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// A plot with a row for each arm of each case for which `show` has a value and a mark.

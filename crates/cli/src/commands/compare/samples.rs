@@ -1,12 +1,15 @@
 //! Synthetic comparisons for tests of the reports.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use fastrand::Rng;
 use hugewise_linux::units::Bytes;
 use hugewise_measure::{
     analysis::analyse,
-    comparison::{ArmBacking, Better, Case, Comparison, Design, Figure, LeftOut, Machine, Round},
+    comparison::{
+        ArmBacking, Better, Case, Comparison, Design, Figure, LeftOut, Machine, Round,
+        live::{Ending, Live, LiveTurn},
+    },
     random_read::RandomRead,
     statistics::Ratio,
 };
@@ -37,6 +40,7 @@ fn empty(arms: Vec<ArmBacking>, rounds: usize) -> Comparison {
         left_out: Vec::new(),
         backings: Vec::new(),
         rounds: Vec::new(),
+        live: None,
         changes: Vec::new(),
         notes: Vec::new(),
     }
@@ -105,6 +109,32 @@ pub fn native() -> Comparison {
     );
     made.changes = vec!["hugetlb pool of 2MiB pages: 0 → 520 pages, and back to 0".to_owned()];
     made.notes = vec!["data TLB misses could not be counted: no hardware counters in this VM".to_owned()];
+    analyse(&mut made);
+    made
+}
+
+/// A running process: a gain in its own metric.
+pub fn live() -> Comparison {
+    let mut made = empty(arms(&["base", "thp"]), 8);
+    add(
+        &mut made,
+        case("java, process 4711", &["java", "-Xmx2g", "-jar", "orders.jar"], &[]),
+        0.02,
+        &[0.0, 0.99],
+        &[Means("requests/s", "req/s", &[4100.0, 5200.0]), Means("cpu", "s/s", &[1.2, 1.2])],
+    );
+    made.rounds.retain(|round| round.block.is_some());
+    let turn = |round: usize| LiveTurn {
+        round,
+        begin_seconds: 20.0 + 7.0 * round as f64,
+        end_seconds: 25.0 + 7.0 * round as f64,
+    };
+    made.live = Some(Live {
+        ending: Ending::Decided,
+        left: Some("as_found".to_owned()),
+        turns: (0..made.rounds.len()).map(turn).collect(),
+        ..Live::new(4711, "heap", Duration::from_secs(5))
+    });
     analyse(&mut made);
     made
 }

@@ -181,6 +181,12 @@ pub fn design(comparison: &Comparison) -> String {
         1 => ", after 1 warm-up".to_owned(),
         n => format!(", after {n} warm-ups"),
     };
+    if let Some(live) = &comparison.live {
+        return format!(
+            "{rounds} pair{s} of turns of {} s of process {}, region {}, in random order (seed {seed})",
+            live.turn_seconds, live.pid, live.region
+        );
+    }
     if design.turns {
         // The cases share the time, and end when they are decided.
         let up_to = if comparison.cases.len() > 1 { "up to " } else { "" };

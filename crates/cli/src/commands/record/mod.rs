@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use hugewise_changes::journal::{Journal, JournalError, JvmLog, STATE_DIR};
+use hugewise_changes::journal::{Journal, JournalError, JvmLog, ProcessUndo, STATE_DIR};
 use hugewise_linux::{json, root::Root};
 use hugewise_record::recording::{self, Assignment, Header, Target};
 
@@ -96,8 +96,11 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let say = &mut |header: &Header| eprint!("{}", report::beginning(header, &output));
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
     // Settings are restored before the result is printed.
-    let switch_off = &|log: &JvmLog| recording::switch_off(&root, log);
-    let restored = journal.map(|journal| journal.close_with(switch_off)).unwrap_or_default();
+    let undo = ProcessUndo {
+        switch_off: &|log: &JvmLog| recording::switch_off(&root, log),
+        ..ProcessUndo::default()
+    };
+    let restored = journal.map(|journal| journal.close_with(&undo)).unwrap_or_default();
     let recorded = recorded?;
     if record.json {
         print(&json::text(&RecordReport::of(&recorded, &output))?)?;

@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 use super::{
-    super::samples::{against_itself, extreme, java, native, nothing, parameter_list, troubled},
+    super::samples::{against_itself, extreme, java, live, native, nothing, parameter_list, troubled},
     *,
 };
 
@@ -22,6 +22,7 @@ fn every_sample_renders() {
         ("aa", against_itself()),
         ("nothing", nothing()),
         ("extreme", extreme()),
+        ("live", live()),
     ] {
         let page = page_of(&sample);
         assert!(
@@ -33,6 +34,17 @@ fn every_sample_renders() {
             assert!(written.is_ok(), "{written:?}");
         }
     }
+}
+
+#[test]
+fn a_live_comparison_has_its_turns_on_a_time_line() {
+    let sample = live();
+    let page = page_of(&sample);
+    for part in ["8 pairs of turns of 5 s of process 4711", "in each turn", "seconds since the begin"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let without = Comparison { live: None, ..sample };
+    assert!(!page_of(&without).contains("seconds since the begin"));
 }
 
 #[test]

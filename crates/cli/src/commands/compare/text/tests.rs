@@ -1,7 +1,7 @@
 //! Tests of the text report.
 
 use super::{
-    super::samples::{against_itself, extreme, java, native, nothing, parameter_list, troubled},
+    super::samples::{against_itself, extreme, java, live, native, nothing, parameter_list, troubled},
     *,
 };
 use crate::output::terminal::Color;
@@ -17,7 +17,8 @@ fn line<'a>(text: &'a str, start: &str) -> &'a str {
 #[test]
 fn every_report_fits_the_terminal() {
     for width in [60, 80, 100, 200] {
-        for sample in [native(), java(), parameter_list(), troubled(), against_itself(), nothing(), extreme()]
+        for sample in
+            [native(), java(), live(), parameter_list(), troubled(), against_itself(), nothing(), extreme()]
         {
             let text = text(&sample, &Terminal::new(Color::Never).with_width(width));
             println!("{text}\n{}", "=".repeat(width));

@@ -1,0 +1,374 @@
+//! The process of a live comparison: its pages and its quantities.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use hugewise_changes::journal::ProcessMemory;
+use hugewise_evidence::process::MachineState;
+use hugewise_jvm::performance_counters::{self, PerformanceCounters};
+use hugewise_linux::{
+    hugepages::backing::Backing,
+    interrupt::Interrupt,
+    proc::{pressure, process::Process, task_stat::TaskStat},
+    reading::{Reading, Reason},
+    root::Root,
+    sys::{
+        pidfd::{self, Adviser},
+        process::ticks_per_second,
+    },
+    units::{Bytes, PageSize},
+};
+use hugewise_measure::{
+    comparison::live::Ending,
+    live::{LiveProcess, Sample},
+};
+use hugewise_memory::{
+    collapse::{
+        admission,
+        candidates::{Candidate, MIN_RESIDENT_PERCENT, Sum},
+        engine::{CollapseOutcome, CollapseResult, Settings},
+        live::{self, CollapseTarget},
+    },
+    split::judge,
+};
+
+use super::source::MetricSource;
+use crate::{
+    commands::{
+        collapse::{
+            self,
+            candidates::{CollapseOptions, RegionSelection},
+            missing_rights,
+            result::cause,
+        },
+        split::candidates as on_huge_pages,
+    },
+    output::terminal::plain,
+};
+
+/// Huge pages between two checks of the time that a transition takes.
+const PAGES_PER_CHECK: usize = 128;
+/// Longest wait between two checks for the end of the comparison.
+const WAIT_STEP: Duration = Duration::from_millis(50);
+
+/// How the pages of a process are moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Moving {
+    pub region: RegionSelection,
+    pub allow_reclaim: bool,
+    /// Limit of the time of one transition.
+    pub max_transition: Duration,
+}
+
+/// The process of a live comparison.
+pub struct LiveHost<'a> {
+    root: &'a Root,
+    machine: MachineState,
+    pub process: Process,
+    pub is_jvm: bool,
+    size: PageSize,
+    adviser: Adviser,
+    /// `None` if the user cannot end the work.
+    interrupt: Option<&'a Interrupt>,
+    moving: Moving,
+    /// The huge pages that the transitions move, by address.
+    known: BTreeMap<u64, Candidate>,
+    /// Those that were huge at the begin.
+    found: BTreeSet<u64>,
+    /// Why the memory cannot be moved; `None` if it can.
+    pub refused: Option<String>,
+    /// Zero-filled memory that the first split gave back.
+    pub given_back: Option<Bytes>,
+    source: MetricSource,
+    /// The file of the counters of a JVM; `None` if there is none.
+    counters: Option<PathBuf>,
+    begin: Instant,
+}
+
+/// The pages to leave a process on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Leave {
+    /// As it was found
+    Found,
+    /// All memory on huge pages
+    Huge,
+    /// All memory on base pages
+    Base,
+}
+
+/// The memory now.
+struct Now {
+    huge: Vec<Candidate>,
+    dense: Vec<Candidate>,
+}
+
+impl<'a> LiveHost<'a> {
+    /// Reads the process without changing it.
+    pub fn open(
+        root: &'a Root,
+        pid: u32,
+        moving: Moving,
+        source: MetricSource,
+        interrupt: Option<&'a Interrupt>,
+    ) -> anyhow::Result<LiveHost<'a>> {
+        // The pidfd is opened first: later readings are of this process, or it has ended.
+        let pidfd = pidfd::open(pid);
+        let process = Process::read(root, pid).map_err(|error| anyhow!(plain(&error.words)))?;
+        let pidfd = pidfd.with_context(|| format!("cannot open process {pid} (pidfd_open)"))?;
+        ensure!(pidfd::can_collapse(), "this kernel cannot collapse memory: MADV_COLLAPSE needs Linux 6.1");
+        let refused = missing_rights(root, &process)
+            .or_else(|| judge(pidfd::may_split(&pidfd)).err().map(|refused| refused.to_string()));
+        let machine = MachineState::read(root)?;
+        let size = machine.pmd().context("this kernel does not report the size of transparent huge pages")?;
+        let mut host = LiveHost {
+            root,
+            machine,
+            process,
+            is_jvm: false,
+            size,
+            adviser: Adviser::of(pidfd),
+            interrupt,
+            moving,
+            known: BTreeMap::new(),
+            found: BTreeSet::new(),
+            refused,
+            given_back: None,
+            source,
+            counters: performance_counters::file(root, pid).ok(),
+            begin: Instant::now(),
+        };
+        let now = match (host.read(), &host.refused) {
+            // Missing privileges also prevent the reading.
+            (Err(_), Some(refused)) => bail!("{refused}"),
+            (now, _) => now?,
+        };
+        host.found = now.huge.iter().map(|page| page.addresses.start).collect();
+        host.learn(&now);
+        Ok(host)
+    }
+
+    /// The huge pages that a transition moves.
+    pub fn pages(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn size(&self) -> PageSize {
+        self.size
+    }
+
+    /// The pages of the process at the begin, for the journal.
+    pub fn memory(&self, region: &str) -> ProcessMemory {
+        let page = self.size.bytes().0;
+        let mut huge: Vec<[u64; 2]> = Vec::new();
+        for &start in &self.found {
+            match huge.last_mut() {
+                Some(last) if last[1] == start => last[1] += page,
+                _ => huge.push([start, start + page]),
+            }
+        }
+        ProcessMemory {
+            pid: self.process.pid,
+            started: self.process.started.unwrap_or_default(),
+            region: region.to_owned(),
+            huge,
+        }
+    }
+
+    fn read(&mut self) -> anyhow::Result<Now> {
+        let region = self.moving.region;
+        let (root, machine, process) = (self.root, &self.machine, &self.process);
+        let on_huge = on_huge_pages::sample(root, machine, process, self.size, region)?;
+        self.is_jvm = on_huge.is_jvm;
+        region.ensure_exists(on_huge.is_jvm, &format!("{} ({})", process.pid, plain(&process.name)))?;
+        let options = CollapseOptions {
+            region,
+            rate: None,
+            min_present: MIN_RESIDENT_PERCENT,
+            allow_reclaim: self.moving.allow_reclaim,
+            dry_run: false,
+        };
+        let dense = collapse::candidates::sample(root, machine, process, self.size, &options)?.candidates;
+        Ok(Now { huge: on_huge.pages(), dense })
+    }
+
+    fn learn(&mut self, now: &Now) {
+        for page in now.huge.iter().chain(&now.dense) {
+            self.known.entry(page.addresses.start).or_insert_with(|| page.clone());
+        }
+    }
+
+    /// Puts the pages for which `is_huge` is true on huge pages, and all others on base pages.
+    fn arrange(&mut self, is_huge: &dyn Fn(u64) -> bool) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        let now = self.read()?;
+        self.learn(&now);
+        let split: Vec<Candidate> =
+            now.huge.iter().filter(|page| !is_huge(page.addresses.start)).cloned().collect();
+        let on_huge: BTreeSet<u64> = now.huge.iter().map(|page| page.addresses.start).collect();
+        let resident: BTreeMap<u64, Bytes> =
+            now.dense.iter().map(|page| (page.addresses.start, page.present)).collect();
+        let collapse: Vec<Candidate> = self
+            .known
+            .values()
+            .filter(|page| is_huge(page.addresses.start) && !on_huge.contains(&page.addresses.start))
+            .map(|page| {
+                // Of a range that is no longer dense, all may be missing.
+                let present = resident.get(&page.addresses.start).copied().unwrap_or_default();
+                Candidate { addresses: page.addresses.clone(), present }
+            })
+            .collect();
+        let is_first_split = !split.is_empty() && self.given_back.is_none();
+        self.in_pieces(&split, begin, |target, piece| {
+            live::split_all(target, piece, self.size, None, &mut |_, _| {})
+        })?;
+        if is_first_split {
+            let after = on_huge_pages::sample(
+                self.root,
+                &self.machine,
+                &self.process,
+                self.size,
+                self.moving.region,
+            )?;
+            self.given_back = Some(on_huge_pages::after(&after.occupancy, &split, &[])?.given_back);
+        }
+        let mut wanted = Sum::default();
+        collapse.iter().for_each(|page| wanted.add(page.present));
+        let room = Reading::from(live::room(self.root, self.machine.sizes.base, self.size));
+        admission::admit(wanted, self.size, &room, self.moving.allow_reclaim)?;
+        let settings = Settings { size: self.size, rate: None, allow_reclaim: self.moving.allow_reclaim };
+        self.in_pieces(&collapse, begin, |target, piece| {
+            live::collapse_all(target, piece, settings, &mut |_, _| {})
+        })
+    }
+
+    /// Changes `pages` piece by piece, until the transition takes too long.
+    fn in_pieces(
+        &self,
+        pages: &[Candidate],
+        begin: Instant,
+        change: impl Fn(&CollapseTarget<'_>, &[Candidate]) -> CollapseResult,
+    ) -> anyhow::Result<()> {
+        let target = CollapseTarget {
+            root: self.root,
+            pid: self.process.pid,
+            adviser: &self.adviser,
+            sizes: &self.machine.sizes,
+            interrupt: self.interrupt,
+        };
+        for piece in pages.chunks(PAGES_PER_CHECK) {
+            ensure!(
+                begin.elapsed() <= self.moving.max_transition,
+                "a transition takes longer than {:.1} s (--max-transition)",
+                self.moving.max_transition.as_secs_f64()
+            );
+            let done = change(&target, piece);
+            match done.outcome {
+                CollapseOutcome::Finished => {}
+                // The engine reports these itself.
+                CollapseOutcome::Interrupted | CollapseOutcome::ProcessEnded => return Ok(()),
+                other => bail!("{}", cause(other).unwrap_or_default()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the process on these pages. Interrupts are ignored, and the time is not limited.
+    pub fn leave(&mut self, leave: Leave) -> anyhow::Result<()> {
+        if self.adviser.has_ended() {
+            return Ok(());
+        }
+        self.interrupt = None;
+        self.moving.max_transition = Duration::MAX;
+        let found = std::mem::take(&mut self.found);
+        self.arrange(&|start| match leave {
+            Leave::Found => found.contains(&start),
+            Leave::Huge => true,
+            Leave::Base => false,
+        })
+    }
+
+    fn quantities(&mut self) -> Vec<Option<f64>> {
+        let mut values = self.source.read();
+        let text = self.root.read(format!("proc/{}/stat", self.process.pid)).unwrap_or_default();
+        let stat = TaskStat::parse(&text);
+        let ticks = ticks_per_second() as f64;
+        let cpu = stat.map(|stat| (stat.user_ticks + stat.sys_ticks) as f64 / ticks);
+        let pressure = pressure::read(self.root).ok().map(|pressure| pressure.some.as_secs_f64());
+        values.extend([
+            cpu,
+            stat.map(|stat| stat.sys_ticks as f64 / ticks),
+            stat.map(|stat| stat.minor_faults as f64),
+            stat.map(|stat| stat.major_faults as f64),
+            pressure,
+        ]);
+        let file = self.counters.as_ref();
+        let counters = file.and_then(|file| performance_counters::read(self.root, file).ok());
+        values.push(counters.as_ref().and_then(PerformanceCounters::gc_seconds));
+        values.push(counters.as_ref().and_then(PerformanceCounters::safepoint_seconds));
+        values
+    }
+}
+
+impl LiveProcess for LiveHost<'_> {
+    fn switch(&mut self, to: Backing) -> Result<(), Reason> {
+        let to_huge = to != Backing::Base;
+        self.arrange(&|_| to_huge).map_err(|error| Reason::new(format!("{error:#}")))
+    }
+
+    /// Of the memory that can be on huge pages.
+    fn coverage(&mut self) -> Result<f64, Reason> {
+        let now = self.read().map_err(|error| Reason::new(format!("{error:#}")))?;
+        let sum = |pages: &[Candidate]| pages.iter().map(|page| page.present).sum::<Bytes>();
+        let huge = sum(&now.huge);
+        huge.share_of(huge + sum(&now.dense)).ok_or_else(|| Reason::new("no memory can be on huge pages now"))
+    }
+
+    fn sample(&mut self) -> Sample {
+        let values = self.quantities();
+        Sample { at: self.now(), values }
+    }
+
+    fn must_end(&mut self) -> Option<Ending> {
+        if self.interrupt.is_some_and(|interrupt| interrupt.signal().is_some()) {
+            return Some(Ending::Interrupted);
+        }
+        self.adviser.has_ended().then_some(Ending::ProcessEnded)
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.must_end().is_some() {
+                return;
+            }
+            thread::sleep(left.min(WAIT_STEP));
+        }
+    }
+}
+
+/// Puts the memory of a process back on the pages on which a killed comparison found it.
+pub fn put_back(root: &Root, memory: &ProcessMemory) -> Result<(), Reason> {
+    let put = || -> anyhow::Result<()> {
+        let region = clap::ValueEnum::from_str(&memory.region, true).map_err(|error| anyhow!(error))?;
+        let moving = Moving { region, allow_reclaim: false, max_transition: Duration::MAX };
+        let mut host = LiveHost::open(root, memory.pid, moving, MetricSource::none(), None)?;
+        if let Some(refused) = host.refused {
+            bail!("{refused}");
+        }
+        let page = host.size.bytes().0;
+        let ranges = memory.huge.iter().filter(|[start, end]| start < end && start % page == 0);
+        host.found = ranges.flat_map(|[start, end]| (*start..*end).step_by(page as usize)).collect();
+        host.leave(Leave::Found)
+    };
+    put().map_err(|error| Reason::new(format!("{error:#}")))
+}

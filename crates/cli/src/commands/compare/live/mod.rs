@@ -1,0 +1,243 @@
+//! `hugewise compare --live`: a running process on base and on huge pages in turns.
+
+pub mod host;
+mod predict;
+pub mod source;
+mod words;
+
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use hugewise_linux::{hugepages::backing::Backing, interrupt::Interrupt, proc::process::Process, root::Root};
+use hugewise_measure::{
+    analysis,
+    comparison::{
+        Better, Case, Comparison, Design, Figure,
+        live::{Ending, Live},
+    },
+    experiment::{Progress, describe_machine},
+    live::{self, LiveSettings, Quantity},
+};
+
+use self::{
+    host::{Leave, LiveHost, Moving},
+    source::{MetricSource, Url},
+};
+use super::{Compare, seconds};
+use crate::{
+    commands::collapse::candidates::RegionSelection,
+    machine,
+    output::{
+        progress::Bar,
+        terminal::{Terminal, plain, print},
+    },
+};
+
+/// Default limit of a live comparison.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(300);
+
+/// Options of a live comparison.
+#[derive(Args)]
+#[command(next_help_heading = "A running process")]
+pub struct LiveOptions {
+    /// Compare a running process with itself: its memory is on base pages and on huge pages in turns, in random
+    /// order, without a restart. Needs CAP_SYS_NICE
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with_all = ["command", "backing", "off_heap", "turns", "timeout", "jmh", "parameter_list",
+        "floor", "fragmented", "bytes", "java", "no_java", "warm_up"])]
+    pub live: Option<u32>,
+    /// Regions that change their pages [default: heap of a JVM, all of another program]
+    #[arg(long, value_enum, value_name = "REGION", requires = "live")]
+    region: Option<RegionSelection>,
+    /// Length of a turn
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "5", requires = "live")]
+    turn: Duration,
+    /// End the comparison if it takes longer to move the memory
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30", requires = "live")]
+    max_transition: Duration,
+    /// The pages of the process after the comparison
+    #[arg(long, value_enum, value_name = "PAGES", default_value_t = Leave::Found, requires = "live")]
+    leave: Leave,
+    /// Run CMD in sh twice per second; --metric finds the values in its output
+    #[arg(long, value_name = "CMD", requires = "live", conflicts_with = "metric_url")]
+    metric_command: Option<String>,
+    /// Read this page twice per second; --metric finds the values in it
+    #[arg(long, value_name = "URL", requires = "live")]
+    metric_url: Option<Url>,
+    /// Allow the kernel to reclaim and compact memory for huge pages: other programs may have to wait
+    #[arg(long, requires = "live")]
+    allow_reclaim: bool,
+    /// Predict the transitions, without a change to the process
+    #[arg(short = 'n', long, requires = "live", conflicts_with = "json")]
+    dry_run: bool,
+}
+
+/// Runs the comparison of process `pid`.
+pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+    let options = &compare.live;
+    let root = Root::live();
+    let source =
+        MetricSource::new(options.metric_command.as_ref(), options.metric_url.as_ref(), &compare.metric)?;
+    let quantities = quantities(&source)?;
+    let interrupt = machine::install_signal_handlers()?;
+    let region = match options.region {
+        Some(region) => region,
+        None if is_jvm(&root, pid) => RegionSelection::Heap,
+        None => RegionSelection::All,
+    };
+    let moving =
+        Moving { region, allow_reclaim: options.allow_reclaim, max_transition: options.max_transition };
+    let mut host = LiveHost::open(&root, pid, moving, source, Some(&interrupt))?;
+    let name = format!("{pid} ({})", plain(&host.process.name));
+    let prediction = predict::transitions(&root, host.size(), host.pages());
+    if options.dry_run {
+        print(&words::dry_run(&host, &prediction, options.max_transition))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(refused) = &host.refused {
+        bail!("{refused}");
+    }
+    ensure!(
+        host.pages() > 0,
+        "{name} has no memory in this region that can be on huge pages: hugewise inspect {pid}"
+    );
+    let region =
+        clap::ValueEnum::to_possible_value(&region).map_or_else(String::new, |it| it.get_name().to_owned());
+    let settings = LiveSettings {
+        turn: options.turn,
+        max_time: compare.max_time.unwrap_or(DEFAULT_LIMIT),
+        pairs: compare.rounds,
+        max_transition: options.max_transition,
+        least_coverage: f64::from(compare.min_coverage) / 100.0,
+    };
+    let mut machine = machine::open_machine(&root, &format!("compare --live {pid}"), None)?;
+    let mut comparison = comparison(compare, &root, &host, &quantities, &settings, &region);
+    let memory = host.memory(&region);
+    if let Err(reason) = machine.note_memory(memory.clone()) {
+        comparison.notes.push(format!(
+            "without a journal, a kill of this command leaves the process on the pages of that moment: {reason}"
+        ));
+    }
+    let mut bar = Bar::new();
+    bar.announce(&words::announcement(&name, &prediction, &settings));
+    let pairs = settings.pairs.unwrap_or(0);
+    live::conduct(&mut host, &quantities, &settings, &mut comparison, &mut |done| {
+        bar.run(done, pairs.max(done + 1), "pairs of turns");
+    });
+    drop(bar);
+    let left = host.leave(options.leave);
+    match &left {
+        Ok(()) => machine.forget_memory(&memory)?,
+        Err(error) => eprintln!("hugewise: the pages of process {name} could not be put back: {error:#}"),
+    }
+    let is_left = left.is_ok();
+    let closed = machine::close(machine);
+    analysis::analyse(&mut comparison);
+    words::complete(&mut comparison, &host, is_left.then_some(options.leave));
+    if comparison.rounds.is_empty() {
+        closed?;
+        return without_turns(&comparison, &interrupt);
+    }
+    compare.show(&comparison, terminal)?;
+    closed?;
+    let signal = machine::signal_number(&interrupt).map(|signal| ExitCode::from(128 + signal));
+    Ok(signal.unwrap_or_else(|| compare.exit_code(&comparison)))
+}
+
+/// The exit status of a comparison that ended before its first turn was complete.
+fn without_turns(comparison: &Comparison, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
+    let live = comparison.live.as_ref().context("no live comparison")?;
+    match (live.ending, machine::signal_number(interrupt)) {
+        (Ending::Interrupted, Some(signal)) => {
+            eprintln!("hugewise: interrupted before a turn was complete");
+            Ok(ExitCode::from(128 + signal))
+        }
+        (Ending::ProcessEnded, _) => bail!("process {} ended before a turn was complete", live.pid),
+        _ => bail!(
+            "the comparison ended before a turn was complete: {}",
+            live.detail.as_deref().unwrap_or("the time limit is too short")
+        ),
+    }
+}
+
+fn is_jvm(root: &Root, pid: u32) -> bool {
+    root.read(format!("proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libjvm.so"))
+}
+
+/// The quantities that are read: the metrics of the user, and those of the process in the order of
+/// [`LiveHost`]'s samples. Fails if a metric has no value now.
+fn quantities(source: &MetricSource) -> anyhow::Result<Vec<Quantity>> {
+    let text = source.text()?;
+    let mut all = Vec::new();
+    for metric in source.metrics() {
+        let figure = metric.figure();
+        let is_counter = metric.is_counter(&text);
+        ensure!(
+            metric.find(&text).map_err(anyhow::Error::msg)?.is_some(),
+            "--metric {} is a figure of whole runs; without --metric, CPU time decides",
+            figure.name
+        );
+        all.push(Quantity { figure, is_counter });
+    }
+    let of_process = [
+        ("cpu", "s/s"),
+        ("sys", "s/s"),
+        ("minor_faults_per_second", ""),
+        ("major_faults_per_second", ""),
+        ("memory_pressure_share", ""),
+        ("gc_share", ""),
+        ("pause_share", ""),
+    ];
+    all.extend(of_process.map(|(name, unit)| Quantity {
+        figure: Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower },
+        is_counter: true,
+    }));
+    Ok(all)
+}
+
+/// A comparison that has not begun.
+fn comparison(
+    compare: &Compare,
+    root: &Root,
+    host: &LiveHost<'_>,
+    quantities: &[Quantity],
+    settings: &LiveSettings,
+    region: &str,
+) -> Comparison {
+    let Process { pid, name, command, .. } = &host.process;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let arms = if compare.aa { [Backing::Base; 2] } else { [Backing::Base, Backing::Thp] };
+    Comparison {
+        schema: "hugewise.compare/2".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_unix_seconds: now.as_secs(),
+        machine: describe_machine(root),
+        design: Design {
+            arms: arms.map(Into::into).to_vec(),
+            rounds: 0, // Counted at the end.
+            warm_up: 0,
+            seed: compare.seed.unwrap_or_else(|| u64::from(now.subsec_nanos())),
+            aa: compare.aa,
+            turns: false,
+            fragmented: None,
+        },
+        cases: vec![Case {
+            workload: format!("{name}, process {pid}"),
+            embedded: false,
+            command: command.clone(),
+            parameters: BTreeMap::new(),
+            figures: quantities.iter().map(|quantity| quantity.figure.clone()).collect(),
+        }],
+        left_out: Vec::new(),
+        backings: Vec::new(),
+        rounds: Vec::new(),
+        live: Some(Live::new(*pid, region, settings.turn)),
+        changes: Vec::new(),
+        notes: Vec::new(),
+    }
+}

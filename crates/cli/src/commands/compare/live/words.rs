@@ -1,0 +1,196 @@
+//! Texts of a live comparison.
+
+use std::time::Duration;
+
+use hugewise_linux::{action::Action, reading::Reading, shell, units::Pages};
+use hugewise_measure::{
+    comparison::{
+        Comparison,
+        live::{Ending, Live, Transition},
+    },
+    live::LiveSettings,
+    statistics,
+    verdict::Verdict,
+};
+
+use super::{
+    host::{Leave, LiveHost},
+    predict::Transitions,
+};
+use crate::{commands::compare::words as texts, output::words::counted};
+
+fn predicted(prediction: &Reading<Transitions>) -> String {
+    match prediction {
+        Reading::Known(Transitions { to_huge, to_base }) => format!(
+            "a transition to huge pages takes about {}, to base pages {}",
+            seconds(to_huge.as_secs_f64()),
+            seconds(to_base.as_secs_f64())
+        ),
+        Reading::Unknown { unknown } => format!("the time of a transition is unknown ({unknown})"),
+    }
+}
+
+/// `0.31 s`
+fn seconds(seconds: f64) -> String {
+    format!("{seconds:.2} s")
+}
+
+/// The report of a dry run.
+pub fn dry_run(host: &LiveHost<'_>, prediction: &Reading<Transitions>, limit: Duration) -> String {
+    let pages = Pages(host.pages() as u64);
+    let limit = limit.as_secs_f64();
+    let refused =
+        host.refused.as_ref().map_or_else(String::new, |refused| format!("Not possible now: {refused}\n"));
+    format!(
+        "{} of process {} ({}) would change their pages: {pages} huge pages of {}.\nPredicted: {}; the limit is {limit} s \
+         (--max-transition).\n{refused}",
+        pages * host.size(),
+        host.process.pid,
+        texts::printable(&host.process.name),
+        host.size(),
+        predicted(prediction)
+    )
+}
+
+/// What is announced before the first turn.
+pub fn announcement(name: &str, prediction: &Reading<Transitions>, settings: &LiveSettings) -> String {
+    let turn = settings.turn.as_secs_f64();
+    format!("process {name} takes turns of {turn} s on base and on huge pages; {}", predicted(prediction))
+}
+
+/// Adds what follows from the turns: notes, actions, and how the process is left.
+pub fn complete(comparison: &mut Comparison, host: &LiveHost<'_>, left: Option<Leave>) {
+    let Some(live) = &mut comparison.live else { return };
+    live.left = left.map(|left| match left {
+        Leave::Found => "as_found".to_owned(),
+        Leave::Huge => "huge".to_owned(),
+        Leave::Base => "base".to_owned(),
+    });
+    let live = live.clone();
+    let mut notes = vec![figure(comparison)];
+    notes.extend(variation(comparison));
+    notes.push(transitions(&live));
+    notes.extend(host.given_back.filter(|bytes| bytes.0 > 0).map(|bytes| {
+        format!(
+            "the first transition to base pages gave back {bytes} of zero-filled memory; on huge pages it is resident \
+             again"
+        )
+    }));
+    notes.push(
+        "split pages stay contiguous in physical memory: CPUs that merge entries of their TLB, and page walks that the \
+         caches serve, can make them faster than base pages from a fresh start"
+            .to_owned(),
+    );
+    notes.push(ending(&live));
+    comparison.notes.splice(0..0, notes);
+    let actions = actions(comparison, &live);
+    if let Some(result) = comparison.backings.get_mut(1) {
+        result.actions = actions;
+    }
+}
+
+/// The figure that decides.
+fn figure(comparison: &Comparison) -> String {
+    let figure = comparison.cases.first().and_then(|case| case.figures.first());
+    match figure.map(|figure| figure.name.as_str()) {
+        Some("cpu") => "the verdict is about the CPU time of the process per second. It compares the work only while the \
+                        load is steady and the CPUs are not saturated: give --metric for a figure of the program"
+            .to_owned(),
+        Some(name) => format!("the verdict is about the program's metric '{name}'"),
+        None => "there is no figure to compare".to_owned(),
+    }
+}
+
+/// How the figure varied from turn to turn.
+fn variation(comparison: &Comparison) -> Option<String> {
+    let name = &comparison.cases.first()?.figures.first()?.name;
+    let of_arm = |arm: usize| {
+        let rounds = comparison.rounds.iter().filter(|round| round.arm == arm && round.fell_back.is_none());
+        let values: Vec<f64> = rounds.filter_map(|round| round.figures.get(name).copied()).collect();
+        let error = statistics::mean_with_error(&values, 0.95)?;
+        let low = values.iter().copied().reduce(f64::min)?;
+        let high = values.iter().copied().reduce(f64::max)?;
+        (error.mean > 0.0).then(|| {
+            format!(
+                "{}: {} to {} of its mean",
+                comparison.design.arms[arm],
+                texts::percent(low / error.mean),
+                texts::percent(high / error.mean)
+            )
+        })
+    };
+    Some(format!("the figure varied from turn to turn: {}, {}", of_arm(0)?, of_arm(1)?))
+}
+
+fn transitions(live: &Live) -> String {
+    let of = |to_huge: bool| {
+        let all = live.transitions.iter().filter(|transition| transition.to_huge == to_huge);
+        let all: Vec<f64> = all.map(|Transition { duration_seconds, .. }| *duration_seconds).collect();
+        let longest = all.iter().copied().fold(0.0, f64::max);
+        let pages = if to_huge { "huge" } else { "base" };
+        let median = statistics::median(&all)?;
+        Some(format!(
+            "{} to {pages} pages, median {}, longest {}",
+            counted(all.len() as u64, "transition"),
+            seconds(median),
+            seconds(longest)
+        ))
+    };
+    let all: Vec<String> = [of(true), of(false)].into_iter().flatten().collect();
+    let settled = if live.is_steady {
+        format!(
+            "the {:.1} s before each turn do not count: after that, the rate is steady",
+            live.settling_seconds
+        )
+    } else {
+        format!(
+            "the {:.1} s before each turn do not count, but the rate did not become steady in the warm-up",
+            live.settling_seconds
+        )
+    };
+    if all.is_empty() { settled } else { format!("{}; {settled}", all.join("; ")) }
+}
+
+fn ending(live: &Live) -> String {
+    let why = match live.ending {
+        Ending::Decided => "the difference is known".to_owned(),
+        Ending::OutOfTime => "the time is over, or the number of rounds reached".to_owned(),
+        Ending::Interrupted => "it was interrupted".to_owned(),
+        Ending::ProcessEnded => "the process ended".to_owned(),
+        Ending::TransitionFailed => live.detail.clone().unwrap_or_default(),
+    };
+    let left = match live.left.as_deref() {
+        _ if live.ending == Ending::ProcessEnded => return format!("the comparison ended: {why}"),
+        Some("as_found") => "the memory is on the pages on which it was found".to_owned(),
+        Some(pages) => format!("the memory is left on {pages} pages"),
+        None => format!("the memory could not be put back: hugewise restore, or hugewise split {}", live.pid),
+    };
+    format!("the comparison ended: {why}; {left}")
+}
+
+/// The changes after the verdict.
+fn actions(comparison: &Comparison, live: &Live) -> Vec<Action> {
+    let Some(result) = comparison.backings.get(1).filter(|_| !comparison.design.aa) else {
+        return Vec::new();
+    };
+    let pid = live.pid;
+    match result.verdict {
+        Verdict::Faster => {
+            let command = comparison.cases.first().map(|case| shell::line(&case.command)).unwrap_or_default();
+            vec![
+                Action::new("Put the memory on huge pages now")
+                    .by(format!("sudo hugewise collapse {pid} --region {}", live.region))
+                    .verified_by(format!("hugewise inspect {pid}")),
+                Action::new("Start the program on huge pages")
+                    .by(format!("hugewise run --backing thp -- {command}")),
+            ]
+        }
+        Verdict::FellBack => vec![
+            Action::new("Find out why the memory is on other pages").by(format!("hugewise inspect {pid}")),
+        ],
+        Verdict::Inconclusive => vec![Action::new(
+            "Measure again with a longer --max-time, or with a metric that varies less (--metric-command, --metric-url)",
+        )],
+        _ => Vec::new(),
+    }
+}
