@@ -288,4 +288,27 @@ class AllocatorTest {
             assertThat(allocator.held()).isPositive().isLessThanOrEqualTo(64 * MIB / 50);
         }
     }
+
+    /// What a thread frees beyond the little that it keeps serves others, before they take more memory.
+    @Test
+    void aThreadKeepsFewOfTheSlotsThatItFrees() throws Exception {
+        try (HugeArena arena = arena(64 * MIB)) {
+            HugeAllocator allocator = HugeAllocator.of(arena);
+            List<Long> offsets = new ArrayList<>();
+            while (allocator.held() < 32 * MIB) {
+                offsets.add(allocator.allocateOffset(1000));
+            }
+            long held = allocator.held();
+            offsets.forEach(allocator::freeOffset);
+            Thread other = new Thread(() -> {
+                for (int i = 0; i < offsets.size() * 9 / 10; i++) {
+                    allocator.allocateOffset(1000);
+                }
+            });
+            other.start();
+            other.join();
+            // All caches keep at most 1/50 of the memory.
+            assertThat(allocator.held()).isLessThanOrEqualTo(held + 64 * MIB / 50);
+        }
+    }
 }
