@@ -47,6 +47,7 @@ pub fn trials() -> Vec<Trial> {
         trial("record: SIGINT ends it in order", &[Rights], || is_ended("INT")),
         trial("record: other commands do not wait for it", &[Rights, Pool], no_process_waits),
         trial("record: SIGTERM ends the program that was started", &[Rights], ends_the_program),
+        trial("record: a JVM that writes no log", &[Rights, Java], names_the_missing_log),
         trial("record: without rights", &[Rights], rights),
         trial("record: impossible recordings are refused", &[Rights], refusals),
     ];
@@ -259,6 +260,27 @@ fn starts_a_jvm(jdk: &Jdk) -> TestResult {
         |line: &Line| matches!(line, Line::ThreadEnd(end) if end.usage.tid == recording.header.pid);
     assert!(recording.lines.iter().any(main_ended), "the end of its main thread is not recorded");
     drop(folder);
+    Ok(())
+}
+
+/// Also of a JVM that ends before the last attempt to get one.
+fn names_the_missing_log() -> TestResult {
+    let (_folder, path, name) = file()?;
+    let classes = compiled("Churn", SOURCE)?;
+    let java = jdks().first().ok_or("no JDK")?.java.clone();
+    let make = || {
+        let _ = fs::remove_file(&path);
+        let mut command = hugewise(&["record", "-o", &name, "--", "env"]);
+        command.arg(&java).args(OPTIONS).args(["-XX:+DisableAttachMechanism", "-cp"]).arg(classes.path());
+        command.args(["Churn", "30000"]);
+        command
+    };
+    run_command(&make)?.ended_with(0)?;
+    let report: serde_json::Value = serde_json::from_str(&run(&["report", "--json", &name])?.stdout)?;
+    let notes = report["recording"]["notes"].as_array().ok_or("no notes")?;
+    let is_named =
+        |note: &serde_json::Value| note.as_str().is_some_and(|note| note.contains("no log of the JVM"));
+    assert!(notes.iter().any(is_named), "{report:#}");
     Ok(())
 }
 

@@ -49,6 +49,7 @@ struct JvmState {
     tries: u32,
     settled: bool,
     asking: Option<JoinHandle<Result<FoundLog, LogFailure>>>,
+    failed: Option<LogFailure>,
     noted: Option<JournalLog>,
     tail: Option<Tail>,
     heap: Option<Heap>,
@@ -130,7 +131,13 @@ impl Jvms {
             }
             match seen.asking.take() {
                 Some(asking) if !asking.is_finished() => seen.asking = Some(asking),
-                Some(asking) => lines.extend(seen.answered(root, pid, asking, journal.as_deref_mut())),
+                Some(asking) => {
+                    lines.extend(seen.answered(pid, asking));
+                    if seen.is_hopeless() {
+                        lines.push(seen.give_up(pid));
+                        let _ = seen.switch_off(root, journal.as_deref_mut());
+                    }
+                }
                 None => seen.ask(root, pid, attach, journal.as_deref_mut()),
             }
         }
@@ -157,9 +164,13 @@ impl Jvms {
     /// Switches off the logs that were switched on. Those that fail stay in the journal.
     pub fn end(&mut self, root: &Root, mut journal: Option<&mut Journal>) -> Vec<Line> {
         let mut lines = Vec::new();
-        for seen in self.all.values_mut() {
+        for (pid, seen) in &mut self.all {
+            // A JVM that has ended may have written a log before its answer was read.
             if let Some(asking) = seen.asking.take() {
-                let _ = asking.join();
+                lines.extend(seen.answered(*pid, asking));
+            }
+            if seen.is_jvm && !seen.settled {
+                lines.push(seen.give_up(*pid));
             }
             lines.extend(seen.switch_off(root, journal.as_deref_mut()).err().map(Line::note));
         }
@@ -194,27 +205,29 @@ impl JvmState {
         self.asking = Some(thread::spawn(move || find_log(&root, pid, noted.as_ref())));
     }
 
-    fn answered(
-        &mut self,
-        root: &Root,
-        pid: u32,
-        asking: JoinHandle<Result<FoundLog, LogFailure>>,
-        journal: Option<&mut Journal>,
-    ) -> Option<Line> {
-        let failed = match asking.join() {
+    fn answered(&mut self, pid: u32, asking: JoinHandle<Result<FoundLog, LogFailure>>) -> Option<Line> {
+        match asking.join() {
             Ok(Ok(found)) => {
                 (self.settled, self.tail) = (true, Some(found.tail));
                 return Some(source(pid, found.source, found.monotonic));
             }
-            Ok(Err(failed)) => failed,
-            Err(_) => Reason::new("the query was aborted").into(),
-        };
-        if self.tries < MAX_TRIES && !failed.for_good {
-            return None;
+            Ok(Err(failed)) => self.failed = Some(failed),
+            Err(_) => self.failed = Some(Reason::new("the query was aborted").into()),
         }
+        None
+    }
+
+    /// Whether another attempt to get a log is of no use.
+    fn is_hopeless(&self) -> bool {
+        let is_last = |failed: &LogFailure| failed.for_good || self.tries >= MAX_TRIES;
+        !self.settled && self.failed.as_ref().is_some_and(is_last)
+    }
+
+    fn give_up(&mut self, pid: u32) -> Line {
         self.settled = true;
-        let _ = self.switch_off(root, journal);
-        Some(Line::note(format!("no log of the JVM in process {pid}: {}", failed.reason)))
+        let reason = self.failed.take().map(|failed| failed.reason);
+        let reason = reason.unwrap_or_else(|| Reason::new("it was not asked before the recording ended"));
+        Line::note(format!("no log of the JVM in process {pid}: {reason}"))
     }
 
     /// Switches off the log that was switched on, if any; if that fails, it stays in the journal.
