@@ -65,7 +65,7 @@ pub fn trials() -> Vec<Trial> {
                 let reported = trial(&name, &needs, move || not_fragmented(&of, collector, flag));
                 trials.push(reported.representing(represents(f, flags.len(), j + c)));
             }
-            let (of, name) = (jdk.clone(), name("memory fragmented"));
+            let (of, name) = (jdk.clone(), name("memory of the whole machine fragmented"));
             trials.push(trial(&name, &[Rights, Thp, Java, Fragment], move || fragmented(&of, collector)));
         }
     }
