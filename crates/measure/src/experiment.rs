@@ -29,6 +29,7 @@ use crate::{
     fragmentation::{Fragmenter, Free},
     machine::Machine,
     schedule::Slot,
+    serving::Service,
     stopping::Blocks,
     workload::{Conditions, Prepared, Results, Workload},
 };
@@ -37,8 +38,10 @@ use crate::{
 #[derive(Debug)]
 pub struct CaseToRun {
     pub workload: Workload,
+    /// What is run with it if it is a server.
+    pub service: Option<Service>,
     pub embedded: bool,
-    /// The command line as given, with parameters by name; empty for the native workload.
+    /// The command line as given, of a server or a program, with parameters by name; empty for the native workload.
     pub command: Vec<String>,
     /// Values from `--parameter-list`, by name.
     pub parameters: BTreeMap<String, String>,
@@ -206,7 +209,8 @@ impl Experiment<'_> {
     ) -> Result<(Round, Vec<Figure>), ExperimentError> {
         let what = self.describe(slot);
         if let Some(failure) = execution.failure() {
-            return Err(ExperimentError::run(&what, format!("the program ended with {failure}")));
+            let who = if self.cases[slot.case].service.is_some() { "driver" } else { "program" };
+            return Err(ExperimentError::run(&what, format!("the {who} ended with {failure}")));
         }
         let workload = &self.cases[slot.case].workload;
         let Results { figures, named_by_run, coverage, off_heap_coverage } = workload
@@ -278,6 +282,7 @@ impl Experiment<'_> {
             workload: case.workload.name.clone(),
             embedded: case.embedded,
             command: case.command.clone(),
+            driver: case.service.as_ref().map(|service| service.driver.clone()).unwrap_or_default(),
             parameters: case.parameters.clone(),
             figures: case.workload.figures(),
         };

@@ -12,6 +12,7 @@ pub mod pretouch;
 pub mod random_read;
 pub mod rounds;
 pub mod schedule;
+pub mod serving;
 pub mod statistics;
 pub mod stopping;
 pub mod tlb;

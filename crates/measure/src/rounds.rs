@@ -20,6 +20,7 @@ use crate::{
     host_memory,
     machine::{Machine, available_memory},
     schedule::{self, Slot},
+    serving,
     stopping::{Blocks, MIN_BLOCKS, TimeLimit},
     turns::{
         obstacle,
@@ -277,11 +278,16 @@ impl Experiment<'_> {
         let mut held = self.fragment(slot)?;
         let mut observer = self.observer(prepared);
         let before = VmStat::read(self.root).ok();
-        let execution = execution::run(&launch, &mut observer, self.scratch, timeout, self.interrupt)
-            .map_err(|source| match source {
-                ExecutionError::Interrupted => ExperimentError::Interrupted,
-                source => ExperimentError::Execution { what: what(), source },
-            })?;
+        let executed = match &self.cases[slot.case].service {
+            Some(service) => {
+                serving::run(&launch, service, &mut observer, self.scratch, timeout, self.interrupt)
+            }
+            None => execution::run(&launch, &mut observer, self.scratch, timeout, self.interrupt),
+        };
+        let execution = executed.map_err(|source| match source {
+            ExecutionError::Interrupted => ExperimentError::Interrupted,
+            source => ExperimentError::Execution { what: what(), source },
+        })?;
         let given_up = held.as_mut().is_some_and(|held| !held.is_held());
         let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
         drop(held);

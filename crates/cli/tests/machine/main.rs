@@ -36,6 +36,7 @@ mod restore;
 mod run;
 mod run_report;
 mod schemas;
+mod server;
 mod settings;
 mod split;
 mod start;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         record::trials(),
         record_killed::trials(),
         report::trials(),
+        server::trials(),
         storms::trials(),
         trace::trials(),
         kernel_tools::trials(),

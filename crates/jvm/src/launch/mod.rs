@@ -19,7 +19,7 @@ use hugewise_linux::units::Bytes;
 pub use argfile::MAX_ARGFILE_BYTES as MAX_OPTION_FILE_BYTES;
 pub use contradictions::{Contradiction, contradictions};
 pub use effective::{EffectiveOptions, JvmOption, OptionSource};
-pub use shell::option_value;
+pub use shell::{option_value, option_words};
 
 /// Environment variables with JVM options. Those of JDK_JAVA_OPTIONS (read by the launcher, JDK 9 and later)
 /// precede the options of the command line, those of JAVA_TOOL_OPTIONS precede both, those of _JAVA_OPTIONS
@@ -226,7 +226,7 @@ impl LaunchLine {
 /// value and the removed flags. `None` if it contains no such flag, or if a JVM would refuse it.
 pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
     let (aside, kept): (Vec<String>, Vec<String>) =
-        shell::option_words(value, "").ok()?.into_iter().partition(|word| is_page_flag(word));
+        option_words(value, "").ok()?.into_iter().partition(|word| is_page_flag(word));
     (!aside.is_empty()).then(|| (option_value(&kept), aside))
 }
 

@@ -63,7 +63,7 @@ pub(super) fn simple_command(script: &str) -> Result<Vec<String>, &'static str> 
 /// space separates, quotes of both kinds keep it, and there is no escape character.
 ///
 /// Source: the `java` command's page of JDK 25; JDK 17 and 25 refuse a quote that is not closed.
-pub(super) fn option_words(value: &str, of: &str) -> Result<Vec<String>, LaunchError> {
+pub fn option_words(value: &str, of: &str) -> Result<Vec<String>, LaunchError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

@@ -15,6 +15,10 @@ pub struct TaskStat<'a> {
     pub user_ticks: u64,
     /// CPU time in kernel mode, in clock ticks.
     pub sys_ticks: u64,
+    /// CPU time in user mode of children that have ended and were waited for, in clock ticks.
+    pub children_user_ticks: u64,
+    /// CPU time in kernel mode of these children, in clock ticks.
+    pub children_sys_ticks: u64,
     /// Start in clock ticks since boot; identifies the process if its pid is reused.
     pub started_ticks: u64,
 }
@@ -35,6 +39,8 @@ impl TaskStat<'_> {
             major_faults: field(12)?,
             user_ticks: field(14)?,
             sys_ticks: field(15)?,
+            children_user_ticks: field(16)?,
+            children_sys_ticks: field(17)?,
             started_ticks: field(22)?,
         })
     }
@@ -46,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    const STAT: &str = "814 (GC) Thread#0) S 1 814 814 0 -1 4194304 77 0 5 0 300 200 0 0 20 0 9 0 4711 0 0";
+    const STAT: &str = "814 (GC) Thread#0) S 1 814 814 0 -1 4194304 77 0 5 0 300 200 30 20 20 0 9 0 4711 0 0";
 
     #[test]
     fn a_name_may_contain_parentheses_and_blanks() {
@@ -57,6 +63,8 @@ mod tests {
             major_faults: 5,
             user_ticks: 300,
             sys_ticks: 200,
+            children_user_ticks: 30,
+            children_sys_ticks: 20,
             started_ticks: 4711,
         };
         assert_eq!(TaskStat::parse(STAT), Some(expected));

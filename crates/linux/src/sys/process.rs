@@ -169,6 +169,17 @@ impl Drop for GroupLeader {
     }
 }
 
+/// Kills the process group that process `pid` leads, or has led (SIGKILL). One that has ended is no error.
+pub fn kill_group(pid: u32) -> io::Result<()> {
+    let group = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1);
+    let group = group.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: sends a signal.
+    match checked(unsafe { libc::kill(-group, libc::SIGKILL) }) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        killed => killed.map(drop),
+    }
+}
+
 /// Kills a process (SIGKILL). `is_target` is called when the pid can no longer be reused, and returns
 /// whether the pid still belongs to the intended process.
 pub fn kill_process(pid: u32, is_target: impl FnOnce() -> bool) -> io::Result<()> {

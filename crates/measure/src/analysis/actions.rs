@@ -15,10 +15,15 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
         Verdict::FellBack => {
             vec![Action::new("Find out why the rounds fell back").by("hugewise check")]
         }
-        Verdict::Inconclusive => vec![Action::new(
-            "Measure again with a longer --max-time or more --rounds, or on a quieter machine; a command also \
-             with --turns or --metric cpu",
-        )],
+        Verdict::Inconclusive => {
+            let also = match case.driver.is_empty() {
+                true => "a command also with --turns or --metric cpu",
+                false => "also with a longer load, or by the CPU time of each operation (--operations)",
+            };
+            vec![Action::new(format!(
+                "Measure again with a longer --max-time or more --rounds, or on a quieter machine; {also}"
+            ))]
+        }
         _ => Vec::new(),
     }
 }
@@ -60,6 +65,7 @@ mod tests {
                 workload: workload.to_owned(),
                 embedded: false,
                 command: command.iter().map(|word| (*word).to_owned()).collect(),
+                driver: Vec::new(),
                 parameters: BTreeMap::new(),
                 figures: Vec::new(),
             };

@@ -50,6 +50,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             workload: "test".to_owned(),
             embedded: false,
             command: vec!["test".to_owned()],
+            driver: Vec::new(),
             parameters: BTreeMap::new(),
             figures: vec![figure],
         }],

@@ -118,6 +118,9 @@ pub struct Case {
     pub embedded: bool,
     /// The command line without the options of a backing; empty for the native workload.
     pub command: Vec<String>,
+    /// The driver, if the command is that of a server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub driver: Vec<String>,
     /// Values from `--parameter-list`, by name.
     pub parameters: BTreeMap<String, String>,
     /// The figures of this case; the first decides the verdict.

@@ -130,6 +130,7 @@ fn compared(process: &mut Made, settings: &LiveSettings, aa: bool) -> Comparison
             workload: "made".to_owned(),
             embedded: false,
             command: Vec::new(),
+            driver: Vec::new(),
             parameters: BTreeMap::new(),
             figures: quantities().into_iter().map(|quantity| quantity.figure).collect(),
         }],

@@ -69,7 +69,7 @@ impl Workload {
             program: vec!["Touch".to_owned(), touch.bytes.0.to_string(), touch.reads.to_string(), iterations],
         };
         let command = line.command();
-        let own = OwnFigures { metrics: vec![Metric::nanoseconds_per_operation()?], jmh: None };
+        let own = OwnFigures { metrics: vec![Metric::nanoseconds_per_operation()?], ..OwnFigures::default() };
         let workload = Workload::java(line, own)?;
         Ok((Workload { turns: turns.then_some(touch.bytes), ..workload }, command))
     }

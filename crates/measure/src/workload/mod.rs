@@ -44,6 +44,8 @@ pub struct Workload {
 pub struct OwnFigures {
     /// Figures of its output, or of the process.
     pub metrics: Vec<Metric>,
+    /// The number of operations in the output, for the CPU time of each.
+    pub operations: Option<Metric>,
     /// Result file written by JMH; the names of its scores are known only after a run.
     pub jmh: Option<PathBuf>,
 }
@@ -119,6 +121,7 @@ impl Workload {
     /// The figures of this workload; the first decides the verdict.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.own.metrics.iter().map(Metric::figure).collect();
+        figures.extend(self.own.operations.iter().map(|_| figure(CPU_PER_OPERATION)));
         if matches!(self.kind, WorkloadKind::Native { .. }) {
             figures.extend(native::FIGURES.map(figure));
         }
@@ -146,6 +149,11 @@ impl Workload {
         for metric in &self.own.metrics {
             let read = metric.read(execution)?;
             figures.extend(read.map(|value| (metric.figure().name, value)));
+        }
+        if let Some(count) =
+            self.own.operations.as_ref().map(|metric| metric.read(execution)).transpose()?.flatten()
+        {
+            figures.insert(CPU_PER_OPERATION.0.to_owned(), figures["cpu"] / count);
         }
         let mut named_by_run = Vec::new();
         if let Some(file) = &self.own.jmh {
@@ -177,6 +185,7 @@ impl Workload {
     }
 }
 
+const CPU_PER_OPERATION: (&str, &str) = ("cpu_per_operation", "s");
 const PROCESS_FIGURES: [(&str, &str); 7] = [
     ("wall", "s"),
     ("user", "s"),

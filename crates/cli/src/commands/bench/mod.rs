@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use comfy_table::CellAlignment;
 use hugewise_linux::reading::Reason;
+use hugewise_measure::serving::guard;
 
 use crate::{
     machine,
@@ -44,6 +45,9 @@ enum BenchCommand {
     /// The test load of `bench stall`, which requests huge pages; prints its measurement as JSON
     #[command(hide = true)]
     StallProbe(Work),
+    /// The process of `compare --server` that ends the server if hugewise is killed
+    #[command(hide = true)]
+    ServerGuard(Work),
 }
 
 /// Arguments of a measuring process
@@ -95,6 +99,10 @@ pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Command::Stall(arguments) => stall::run(arguments, terminal),
         Command::FragmentWorker(Work { work }) => stall::run_fragment_worker(work),
         Command::StallProbe(Work { work }) => stall::run_probe(work),
+        Command::ServerGuard(Work { work }) => {
+            guard::watch(serde_json::from_str(work)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::TouchWorker(worker) => touch::run_worker(worker),
         Command::PretouchWorker(Work { work }) => pretouch::run_worker(work),
     }

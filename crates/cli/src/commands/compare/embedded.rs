@@ -41,8 +41,13 @@ pub fn cases(
 ) -> anyhow::Result<Vec<CaseToRun>> {
     let touch = Touch { bytes, backing: Backing::Base, reads: READS, iterations: ITERATIONS, warm_up: 1 };
     let program = env::current_exe().context("cannot determine the path of this executable")?;
-    let case =
-        |workload, command| CaseToRun { workload, embedded: true, command, parameters: BTreeMap::new() };
+    let case = |workload, command| CaseToRun {
+        workload,
+        service: None,
+        embedded: true,
+        command,
+        parameters: BTreeMap::new(),
+    };
     let mut cases = vec![case(Workload::native(program, touch, turns), Vec::new())];
     if matches!(java, Java::LeftOut) {
         return Ok(cases);

@@ -9,6 +9,7 @@ pub mod plotted;
 pub mod rows;
 #[cfg(test)]
 mod samples;
+mod server;
 pub mod text;
 pub mod time_line;
 pub mod words;
@@ -47,7 +48,7 @@ use hugewise_measure::{
 };
 use hugewise_plan::malloc::OffHeap;
 
-use self::{embedded::Java, live::LiveOptions};
+use self::{embedded::Java, live::LiveOptions, server::ServerArguments};
 use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
@@ -74,6 +75,8 @@ Examples:
   sudo hugewise compare -L heap 1g,2g,4g -- java -Xms{heap} -Xmx{heap} Main
   hugewise compare -b base,thp --metric 'ops/s=throughput: ([0-9.]+)' -- ./server-benchmark
   sudo hugewise compare --off-heap thp -- java -Xmx1g -jar cache.jar --once
+  sudo hugewise compare --server 'java -Xmx2g -jar app.jar {port}' --ready {port} --metric 'ops/s=([0-9.]+) req/s' \\
+      -- wrk -d 10 http://127.0.0.1:{port}/
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
   hugewise compare --turns -b base,thp -- ./batch-job
   hugewise compare --aa                compare a backing with itself: the noise of this machine
@@ -126,6 +129,8 @@ pub struct Compare {
     /// The first metric decides the verdict, unless --jmh is given; without both, wall time does
     #[arg(long, value_name = "NAME=REGEX|FIGURE")]
     metric: Vec<Metric>,
+    #[command(flatten)]
+    server: ServerArguments,
     /// Read scores from FILE, to which JMH in COMMAND writes JSON (-rf json -rff FILE)
     #[arg(long, value_name = "FILE")]
     jmh: Option<PathBuf>,
@@ -161,7 +166,7 @@ pub struct Compare {
     /// Also write the result to FILE, as a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Program to run, with its arguments
+    /// Program to run, with its arguments; with --server the driver
     #[arg(last = true)]
     command: Vec<String>,
     #[command(flatten)]
@@ -339,10 +344,20 @@ impl Compare {
             let turns = self.fragmented.is_none() && self.arms_fit_at_once(root, notes);
             return embedded::cases(root, self.bytes, &java, turns, scratch, notes);
         }
-        let combinations = parameter_lists::combinations(&self.parameter_list, &self.command)?;
+        let server = self.server.command()?;
+        let words: Vec<String> = server.iter().flatten().chain(&self.command).cloned().collect();
+        let combinations = parameter_lists::combinations(&self.parameter_list, &words)?;
         let case = |parameters: BTreeMap<String, String>| {
-            let command = substitute(&self.command, &parameters);
-            let own = OwnFigures { metrics: self.metric.clone(), jmh: self.jmh.clone() };
+            let (given, service) = match &server {
+                Some(server) => (server, self.server.service(substitute(&self.command, &parameters))?),
+                None => (&self.command, None),
+            };
+            let command = substitute(given, &parameters);
+            let own = OwnFigures {
+                metrics: self.metric.clone(),
+                operations: self.server.operations()?,
+                jmh: self.jmh.clone(),
+            };
             let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
                 Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
                 None if self.off_heap.is_some() => bail!(
@@ -351,7 +366,7 @@ impl Compare {
                 ),
                 None => Workload::other(command, own),
             };
-            Ok(CaseToRun { workload, embedded: false, command: self.command.clone(), parameters })
+            Ok(CaseToRun { workload, service, embedded: false, command: given.clone(), parameters })
         };
         combinations.into_iter().map(case).collect()
     }

@@ -88,6 +88,7 @@ fn case(workload: &str, command: &[&str], parameters: &[(&str, &str)]) -> Case {
         workload: workload.to_owned(),
         embedded: command.is_empty(),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
+        driver: Vec::new(),
         parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         figures: Vec::new(),
     }
@@ -256,6 +257,7 @@ pub fn nothing() -> Comparison {
         workload: "nothing".to_owned(),
         embedded: false,
         command: Vec::new(),
+        driver: Vec::new(),
         parameters: BTreeMap::new(),
         figures: Vec::new(),
     });

@@ -244,8 +244,8 @@ pub fn moment(unix_s: u64) -> String {
 }
 
 /// A command line quoted for a shell, at most `longest` characters of it.
-pub fn command(case: &Case, longest: usize) -> String {
-    let words: Vec<String> = case.command.iter().map(|word| printable(word)).collect();
+pub fn command(words: &[String], longest: usize) -> String {
+    let words: Vec<String> = words.iter().map(|word| printable(word)).collect();
     shortened(&shell::line(&words), longest)
 }
 

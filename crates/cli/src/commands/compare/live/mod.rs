@@ -230,6 +230,7 @@ fn comparison(
             workload: format!("{name}, process {pid}"),
             embedded: false,
             command: command.clone(),
+            driver: Vec::new(),
             parameters: BTreeMap::new(),
             figures: quantities.iter().map(|quantity| quantity.figure.clone()).collect(),
         }],

@@ -39,6 +39,8 @@ struct Page {
 struct Section {
     workload: String,
     command: String,
+    /// Empty without a server.
+    driver: String,
     parameters: String,
     parameter_names: Vec<String>,
     conclusions: Vec<Conclusion>,
@@ -94,7 +96,8 @@ fn section(comparison: &Comparison, group: &Group<'_>) -> anyhow::Result<Section
     let printable = |name: &&String| words::printable(name);
     Ok(Section {
         workload: words::printable(&case.workload),
-        command: words::command(case, 2000),
+        command: words::command(&case.command, 2000),
+        driver: words::command(&case.driver, 2000),
         parameters: if group.is_list() { String::new() } else { rows::parameters(case) },
         parameter_names: group.parameter_names().iter().map(printable).collect(),
         conclusions: group.cases.iter().map(|case| conclusion(comparison, group, case)).collect(),

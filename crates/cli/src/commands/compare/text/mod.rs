@@ -79,7 +79,10 @@ fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     }
     lines.push(title);
     if !case.command.is_empty() {
-        lines.push(terminal.dim(&words::command(case, terminal.width())));
+        lines.push(terminal.dim(&words::command(&case.command, terminal.width())));
+    }
+    if !case.driver.is_empty() {
+        lines.push(terminal.dim(&format!("driver: {}", words::command(&case.driver, terminal.width()))));
     }
 }
 

@@ -1,0 +1,185 @@
+//! `hugewise compare --server`: a server on each backing, with a driver.
+
+use std::{error::Error, fs, path::Path};
+
+use hugewise_measure::comparison::Comparison;
+
+use crate::{
+    TestResult, Trial,
+    java::compiled,
+    needs::{
+        Need::{Java, Root, Thp},
+        jdks,
+    },
+    start::{
+        INCONCLUSIVE, Running, covered, hugewise, left_running, rounds, run, run_command, says, wait_until,
+    },
+    trial,
+};
+
+/// An HTTP server that reads from a heap of objects, and its driver: `serve PORT`, and `drive PORT REQUESTS`.
+const SERVICE: &str = r#"
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetSocketAddress;
+import java.net.URI;
+
+public class Service {
+    static final byte[][] DATA = new byte[128][1 << 20];
+
+    public static void main(String[] arguments) throws Exception {
+        int port = Integer.parseInt(arguments[1]);
+        if (arguments[0].equals("serve")) {
+            for (byte[] part : DATA) {
+                java.util.Arrays.fill(part, (byte) 1);
+            }
+            HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 0);
+            server.createContext("/", exchange -> {
+                int sum = 0;
+                for (int i = 0; i < 100_000; i++) {
+                    sum += DATA[i * 31 & 127][i * 7919 & (1 << 20) - 1];
+                }
+                byte[] text = Integer.toString(sum).getBytes();
+                exchange.sendResponseHeaders(200, text.length);
+                exchange.getResponseBody().write(text);
+                exchange.close();
+            });
+            server.start();
+            System.out.println("listens on " + port);
+        } else {
+            int done = 0;
+            for (; done < Integer.parseInt(arguments[2]); done++) {
+                String answer;
+                try (java.io.InputStream body = URI.create("http://127.0.0.1:" + port + "/").toURL().openStream()) {
+                    answer = new java.util.Scanner(body).next();
+                }
+                if (!answer.equals("100000")) {
+                    throw new IllegalStateException(answer);
+                }
+            }
+            System.out.println("requests: " + done);
+        }
+    }
+}
+"#;
+
+/// Else each answer takes 40 ms on JDK 17 (JDK-7068416).
+const NODELAY: &str = "-Dsun.net.httpserver.nodelay=true";
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("server: its heap gets its pages while the driver runs", &[Root, Thp, Java], gets_its_pages),
+        trial("server: one that is not ready in time is ended, and its output shown", &[], not_ready),
+        trial("server: one that ends too early is a failure, with its output", &[], ends_early),
+        trial("server: processes that ignore SIGTERM are ended", &[], ignores_sigterm),
+        trial("server: nothing of it is left if hugewise is killed", &[], killed),
+        trial("server: the port of another program is refused", &[], port_in_use),
+        trial("server: a failing driver is a failure, and ends the server", &[], driver_fails),
+    ]
+}
+
+fn gets_its_pages() -> TestResult {
+    let folder = compiled("Service", SERVICE)?;
+    let classes = folder.path().to_str().ok_or("not UTF-8")?;
+    let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
+    let server =
+        format!("'{java}' -Xms256m -Xmx256m -XX:+UseSerialGC {NODELAY} -cp {classes} Service serve {{port}}");
+    let driver = [&java, "-cp", classes, "Service", "drive", "{port}", "300"];
+    for ready in ["{port}", "listens on [0-9]+"] {
+        let make = || {
+            let mut command =
+                hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp", "--server", &server]);
+            command.args(["--ready", ready, "--operations", "requests: ([0-9]+)", "--"]).args(driver);
+            command
+        };
+        let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
+        covered(&comparison, "thp", 0.8)?;
+        has_figures(&comparison)?;
+    }
+    Ok(())
+}
+
+/// The server's CPU time for each operation decides, and that of the driver, which starts a JVM, is not in it.
+fn has_figures(comparison: &Comparison) -> TestResult {
+    let case = comparison.cases.first().ok_or("no case")?;
+    assert_eq!(case.figures.first().map(|figure| figure.name.as_str()), Some("cpu_per_operation"));
+    assert_eq!(case.driver.last().map(String::as_str), Some("300"), "{case:#?}");
+    for round in rounds(comparison, "base")? {
+        let of =
+            |name: &str| round.figures.get(name).copied().ok_or_else(|| format!("no {name}: {round:#?}"));
+        let (each, cpu) = (of("cpu_per_operation")?, of("cpu")?);
+        assert!(cpu > 0.0 && (each - cpu / 300.0).abs() < 1e-9, "{round:#?}");
+        assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
+        assert!(of("peak_memory")? >= f64::from(128 << 20), "of the server: {round:#?}");
+    }
+    Ok(())
+}
+
+/// Compares a shell script as a server, on base alone; the driver is `true` unless it is given.
+fn refused(script: &str, options: &[&str], driver: &[&str]) -> Result<String, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("server.sh");
+    fs::write(&file, script)?;
+    let server = format!("sh {}", path(&file)?);
+    let make = || {
+        let mut command = hugewise(&["compare", "--rounds", "1", "-b", "base", "--server", &server]);
+        command.args(options).arg("--").args(driver);
+        command
+    };
+    let ended = run_command(&make)?.ended_with(2)?;
+    let left = left_running();
+    assert!(left.is_empty(), "{left:?}");
+    Ok(ended.stderr)
+}
+
+fn path(path: &Path) -> Result<&str, Box<dyn Error>> {
+    Ok(path.to_str().ok_or("not UTF-8")?)
+}
+
+fn not_ready() -> TestResult {
+    let said =
+        refused("echo warming up; sleep 1000", &["--ready", "{port}", "--ready-timeout", "1"], &["true"])?;
+    says(&said, &["not ready after 1 s", "--ready-timeout", "warming up"])
+}
+
+fn ends_early() -> TestResult {
+    let said = refused("echo no configuration >&2; exit 3", &["--ready", "listens"], &["true"])?;
+    says(&said, &["ended before it was ready", "no configuration"])
+}
+
+/// A script that starts the server as its child, and both go on after SIGTERM.
+fn ignores_sigterm() -> TestResult {
+    let script =
+        "trap '' TERM; sh -c 'trap \"\" TERM; echo child; while :; do sleep 1; done' & wait; sleep 1000";
+    let said = refused(script, &["--ready", "child", "--stop-timeout", "1"], &["false"])?;
+    says(&said, &["the driver ended with exit status: 1"])
+}
+
+/// A server with a child that leaves its session.
+fn killed() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let (script, up) = (folder.path().join("server.sh"), folder.path().join("up"));
+    fs::write(&script, format!("setsid sh -c 'sleep 1; echo > {}; sleep 1000' & sleep 1000", path(&up)?))?;
+    let server = format!("sh {}", path(&script)?);
+    let arguments = ["compare", "--rounds", "1", "-b", "base", "--server", &server, "--ready", path(&up)?];
+    let mut running = Running::start(hugewise(&arguments).args(["--", "sleep", "1000"]))?;
+    wait_until("the server is ready", || Ok(up.exists()))?;
+    running.child.kill()?;
+    running.wait()?;
+    let left = left_running();
+    run(&["restore"])?.ended_with(0)?;
+    assert!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+fn port_in_use() -> TestResult {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port().to_string();
+    let said = refused("sleep 1000", &["--ready", &port], &["true"])?;
+    says(&said, &["another program accepts connections", &port])
+}
+
+fn driver_fails() -> TestResult {
+    let driver = ["sh", "-c", "echo lost 3 requests; exit 5"];
+    let said = refused("echo ready; sleep 1000", &["--ready", "ready"], &driver)?;
+    says(&said, &["the driver ended with exit status: 5", "lost 3 requests"])
+}
