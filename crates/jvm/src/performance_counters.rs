@@ -102,7 +102,7 @@ pub fn file(root: &Root, pid: u32) -> Result<PathBuf, Reason> {
     })
 }
 
-/// Reads the counters from the [`file`] of a JVM.
+/// Reads the counters from the [`file()`] of a JVM.
 pub fn read(root: &Root, file: &PathBuf) -> Result<PerformanceCounters, Reason> {
     let bytes = root.read_bytes(file)?;
     PerformanceCounters::parse(&bytes)

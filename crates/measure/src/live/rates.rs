@@ -31,7 +31,7 @@ pub fn rates(samples: &[Sample], quantities: &[Quantity]) -> Rates {
 }
 
 /// The number of rates after which all others are as those of the last half: within their spread around their
-/// median, plus [`STEADY_TOLERANCE`]. `None` if there are too few, or if they are not steady before the last half.
+/// median, plus `STEADY_TOLERANCE`. `None` if there are too few, or if they are not steady before the last half.
 pub fn steady_after(rates: &[f64]) -> Option<usize> {
     if rates.len() < MIN_RATES {
         return None;
