@@ -44,7 +44,7 @@ const BY_RUNNING: [Refusal; 7] = [
     (
         "metric that never matches",
         &["--metric", "ops/s=rate ([0-9]+)", "--", "echo", "no figures"],
-        &["metric 'ops/s'", "nothing in the program's output matches", "no figures"],
+        &["metric 'ops/s'", "nothing in the output matches", "no figures"],
     ),
     (
         "metric that is not a number",
