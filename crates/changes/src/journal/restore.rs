@@ -12,8 +12,8 @@ use super::{
     store::{Store, machine_lock},
 };
 
-/// Restores the settings of a run that died, then those changed by `apply`, each in reverse order. Does
-/// nothing if there is no journal. Changes in other processes stay: see [`restore_with`].
+/// Restores the settings of a run that died, then those changed by `apply`, each in reverse order.
+/// Without a journal it does nothing. It does not undo changes in other processes; [`restore_with`] does.
 pub fn restore(root: &Root, dir: &Path, others: ForeignChanges) -> Result<Restored, JournalError> {
     restore_with(root, dir, others, &ProcessUndo::default())
 }

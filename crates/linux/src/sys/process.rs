@@ -169,7 +169,7 @@ impl Drop for GroupLeader {
     }
 }
 
-/// Kills the process group that process `pid` leads, or has led (SIGKILL). One that has ended is no error.
+/// Sends SIGKILL to the process group whose id is `pid`. Succeeds if the group has no processes.
 pub fn kill_group(pid: u32) -> io::Result<()> {
     let group = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1);
     let group = group.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;

@@ -62,7 +62,7 @@ pub fn run(
     let port = free_port().map_err(io)?;
     let driver = Launch { command: service.driver.iter().map(OsString::from).collect(), ..Launch::default() };
     let [server, driver] = [with_port(server, port), with_port(&driver, port)];
-    service.ready.clear().map_err(ExecutionError::Failed)?;
+    service.ready.check_absent().map_err(ExecutionError::Failed)?;
     let folder = scratch.join("server");
     fs::create_dir_all(&folder).map_err(io)?;
     let output = Output::in_folder(&folder).map_err(io)?;

@@ -62,9 +62,8 @@ impl Ready {
         }
     }
 
-    /// Removes what is left of an earlier server: a file that says that it is ready; or why the server cannot be
-    /// told from another program.
-    pub(super) fn clear(&self) -> Result<(), String> {
+    /// Fails if the sign exists before the server is started.
+    pub(super) fn check_absent(&self) -> Result<(), String> {
         match self {
             Ready::File(path) if path.exists() => Err(format!(
                 "{} exists before the server is started: the server must remove it at its end",

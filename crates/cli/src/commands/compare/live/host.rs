@@ -217,7 +217,7 @@ impl<'a> LiveHost<'a> {
             .values()
             .filter(|page| is_huge(page.addresses.start) && !on_huge.contains(&page.addresses.start))
             .map(|page| {
-                // Of a range that is no longer dense, all may be missing.
+                // A range that is no longer dense may have no resident page.
                 let present = resident.get(&page.addresses.start).copied().unwrap_or_default();
                 Candidate { addresses: page.addresses.clone(), present }
             })

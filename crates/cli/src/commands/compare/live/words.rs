@@ -97,7 +97,7 @@ fn figure(comparison: &Comparison) -> String {
                         load is steady and the CPUs are not saturated: give --metric for a figure of the program"
             .to_owned(),
         Some(name) => format!("the verdict is about the program's metric '{name}'"),
-        None => "there is no figure to compare".to_owned(),
+        None => "the comparison has no figure".to_owned(),
     }
 }
 
