@@ -136,11 +136,19 @@ class HugeCacheTest {
     @Test
     void valuesMayBeLargerThanSegments() {
         try (var cache = small().build()) {
+            int found = 0;
             for (long key = 0; key < 200; key++) {
-                cache.put(key, value(key, 300_000));
-                assertThat(cache.getIfPresent(key)).isEqualTo(value(key, 300_000));
-                assertThat(cache.read(key, bytes -> bytes.byteSize())).contains(300_000L);
+                byte[] value = value(key, 300_000);
+                cache.put(key, value);
+                // The cache frees memory in advance at any moment; what it evicts may be the newest entry.
+                assertThat(cache.getIfPresent(key)).isIn(null, value);
+                found += cache.read(key, bytes -> {
+                            assertThat(bytes.toArray(ValueLayout.JAVA_BYTE)).isEqualTo(value);
+                            return 1;
+                        })
+                        .orElse(0);
             }
+            assertThat(found).isGreaterThan(100);
             assertThat(cache.estimatedSize()).isGreaterThan(SIZE * 4 / 10 / 300_000);
             for (Map.Entry<Long, byte[]> entry : cache.asMap().entrySet()) {
                 assertThat(entry.getValue()).isEqualTo(value(entry.getKey(), 300_000));
