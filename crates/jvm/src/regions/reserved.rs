@@ -210,7 +210,7 @@ impl PointerSearch<'_, '_> {
                     self.found.chunks.insert(page, end);
                 }
             }
-            if word % PAGE != 0 || *word == 0 || self.claims.free_from(*word).is_none() {
+            if !may_be_bound(*word, self.claims) || self.claims.free_from(*word).is_none() {
                 continue;
             }
             // The end of a range does not count as the start of another.
@@ -229,12 +229,20 @@ impl PointerSearch<'_, '_> {
                     kept.entry(*word).or_default().insert((end, origin));
                 }
             };
-            keep(*next, false);
+            if may_be_bound(*next, self.claims) {
+                keep(*next, false);
+            }
             if let Some(end) = word.checked_add(*next) {
                 keep(end, true);
             }
         }
     }
+}
+
+/// Whether a word may be the address at which memory begins or ends. Two integers of 32 bits, the lower of
+/// them 0, look like a multiple of 4 GiB, at which something begins or ends only if the kernel says so.
+fn may_be_bound(word: u64, claims: &Claims) -> bool {
+    word != 0 && word % PAGE == 0 && (word as u32 != 0 || claims.is_edge(word))
 }
 
 /// Tables of a collector, by their size as a share of the heap.
@@ -307,5 +315,25 @@ impl Tables {
             Some(Collector::Shenandoah) => self.shares().iter().find_map(|(share, _)| fits(share)),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugewise_linux::proc::smaps::Vma;
+
+    use super::*;
+
+    #[test]
+    fn two_small_integers_are_no_bound_of_memory() {
+        let vma = |addresses| Vma { addresses, ..Vma::default() };
+        let vmas = [vma(0x7f5c_e900_0000..0x7f5d_13e0_0000), vma(0x7f5e_0000_0000..0x7f5e_0040_0000)];
+        let claims = Claims::over(&vmas);
+        let kept = |word| may_be_bound(word, &claims);
+        assert!(!kept(0x7f5d_0000_0000), "within a mapping");
+        assert!(kept(0x7f5e_0000_0000), "the start of a mapping");
+        assert!(kept(0x7f5d_0000_1000), "pages within a mapping that the kernel merged");
+        assert!(!kept(0x7f5d_0000_0008), "not a page");
+        assert!(!kept(0), "null");
     }
 }
