@@ -15,7 +15,7 @@ type TestResult = Result<(), Box<dyn Error>>;
 /// The crates, the lowest level first: a crate depends on lower levels only.
 const LEVELS: [&[&str]; 5] = [
     &["linux"],
-    &["jvm", "memory"],
+    &["jvm", "memory", "databases"],
     &["changes", "evidence", "plan", "memory-c"],
     &["measure", "record"],
     &["cli"],

@@ -62,10 +62,15 @@ pub struct RegionDemand {
 impl Demand {
     /// Pages of `size` that one JVM takes once it has started, and at its maximum size.
     pub fn pages(&self, size: PageSize) -> (Pages, Pages) {
-        let of = |bytes: fn(&RegionDemand) -> Bytes| {
-            let regions = self.regions.iter().filter(|region| region.page_size_bytes == size);
-            regions.map(|region| bytes(region).pages_needed(size)).sum()
-        };
-        (of(|region| region.bytes_at_start), of(|region| region.bytes))
+        pages(&self.regions, size)
     }
+}
+
+/// Pages of `size` that regions take after the start, and at their maximum sizes.
+pub fn pages(regions: &[RegionDemand], size: PageSize) -> (Pages, Pages) {
+    let of = |bytes: fn(&RegionDemand) -> Bytes| {
+        let regions = regions.iter().filter(|region| region.page_size_bytes == size);
+        regions.map(|region| bytes(region).pages_needed(size)).sum()
+    };
+    (of(|region| region.bytes_at_start), of(|region| region.bytes))
 }

@@ -4,11 +4,10 @@ use std::{
     collections::BTreeMap, env, ffi::OsString, fs, io, path::PathBuf, process::Command, time::Duration,
 };
 
-use hugewise_linux::units::Bytes;
+use hugewise_linux::{bounded_run, units::Bytes};
 use tempfile::TempDir;
 
 use crate::{
-    bounded_run,
     collector::Collector,
     launch::{LaunchError, LaunchLine},
 };
@@ -75,7 +74,7 @@ fn final_flags_within(line: &LaunchLine, timeout: Duration) -> Result<FinalFlags
         let flags_command = flags_command(line, options)?;
         let program = flags_command.command.get_program().to_string_lossy().into_owned();
         let java = line.java.clone();
-        match bounded_run::run_with_timeout(flags_command.command, timeout) {
+        match bounded_run::run_with_timeout(flags_command.command, None, timeout) {
             Ok(Some(printed)) => parse_output(java, printed.succeeded, &printed.stdout, &printed.stderr),
             Ok(None) => Err(FlagsError::TimedOut { java, limit: timeout }),
             // With a wrapper, its first word may be the program that is missing.

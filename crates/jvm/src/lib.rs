@@ -1,7 +1,6 @@
 //! Huge-page demand of a JVM before its start, its regions while it runs, and the logs it writes.
 
 pub mod attach;
-mod bounded_run;
 pub mod collector;
 pub mod demand;
 pub mod flags;

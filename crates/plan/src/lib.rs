@@ -8,3 +8,4 @@ pub mod malloc;
 pub mod plan;
 pub mod planner;
 pub mod pool_availability;
+pub mod postgres;

@@ -21,18 +21,21 @@ pub struct Plan {
     /// Backing of the plan.
     #[schemars(with = "String")]
     pub backing: Backing,
-    /// JVM options that select the backing; `notes` names the options of the line that they replace.
+    /// Options of the program that select the backing; `notes` names the options of the line that they replace.
     pub options: Vec<String>,
-    /// Number of such JVMs that run at the same time.
+    /// Number of such programs that run at the same time.
     pub instances: u32,
-    /// The JVM that was rehearsed.
-    pub java: Java,
-    /// Initial and maximum heap size of one JVM.
-    pub heap: HeapSizes,
-    /// Limit of direct buffers of one JVM, in bytes; no JVM flag puts them on huge pages. `null` if the JVM
+    /// The JVM that was rehearsed; `null` if the program is not a JVM.
+    pub java: Option<Java>,
+    /// Initial and maximum heap size of one JVM; `null` if the program is not a JVM.
+    pub heap: Option<HeapSizes>,
+    /// The database server that was queried; `null` if the program is not one.
+    #[serde(default)]
+    pub database: Option<Database>,
+    /// Limit of direct buffers of one JVM, in bytes; no JVM flag puts them on huge pages. `null` if the program
     /// does not report it.
     pub direct_memory_bytes: Option<Bytes>,
-    /// Demand of each region of one JVM.
+    /// Demand of each region of one program.
     #[serde(rename = "demand")]
     pub regions: Vec<RegionDemand>,
     /// Memory outside the heap of one JVM that the plan puts on huge pages; `null` if there is none.
@@ -59,6 +62,23 @@ impl Plan {
     pub fn lacks_memory(&self) -> bool {
         self.pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory)
     }
+}
+
+/// A database server, as it reports itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Database {
+    /// `PostgreSQL`.
+    pub name: String,
+    /// Version, such as `15.18`.
+    pub version: String,
+    /// Setting that selects huge pages on the unchanged command line: `try`, `on` or `off`.
+    pub huge_pages: String,
+    /// Maximum number of connections, each of which is a process with page tables of its own.
+    pub max_connections: u32,
+    /// Page tables of one process that has touched all shared memory, on base pages, in bytes.
+    pub page_tables_on_base_bytes: Bytes,
+    /// The same on the pages of the plan, in bytes.
+    pub page_tables_on_huge_bytes: Bytes,
 }
 
 /// Memory outside the heap.
@@ -147,7 +167,7 @@ pub struct Verdict {
     /// Predicted pages of each region.
     #[serde(rename = "predicted_regions")]
     pub regions: Vec<RegionOutcome>,
-    /// Warnings and errors that the JVM prints.
+    /// Warnings and errors that a JVM prints.
     #[serde(rename = "jvm_messages")]
     pub messages: Vec<String>,
 }
@@ -160,7 +180,7 @@ pub enum StartOutcome {
     GetsHugePages,
     /// Some regions fall back to smaller pages, without an error.
     FallsBack,
-    /// The JVM exits at its start.
+    /// The program exits at its start.
     Exits,
     /// It starts, and SIGBUS kills it when it touches more pages than its control group allows.
     DiesOfSigbus,
@@ -179,10 +199,10 @@ pub enum StartOutcome {
 pub struct RegionOutcome {
     /// Name of the region.
     pub name: String,
-    /// Size once the JVM has started, in bytes.
+    /// Size once the program has started, in bytes.
     pub bytes: Bytes,
     /// Largest page size in the region, in bytes.
     pub page_size_bytes: PageSize,
-    /// Bytes on huge pages once the JVM has started.
+    /// Bytes on huge pages once the program has started.
     pub huge_bytes: Bytes,
 }

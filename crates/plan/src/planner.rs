@@ -15,7 +15,7 @@ use hugewise_linux::{
 };
 
 use crate::{
-    decide::{self, Launch, ObservedStart},
+    decide::{self, ObservedStart},
     plan::{OffHeap, Plan, PoolPlan, Verdict},
 };
 
@@ -66,13 +66,10 @@ pub fn plan(
             sizes.huge_page_of(if backing == Backing::Thp { backing } else { Backing::Hugetlb(None) })?;
         Some(OffHeap { bytes, page_size_bytes: page_size, source: source.to_owned() })
     });
-    let node = wanted.node.or_else(|| bound_node(&line.wrapper));
-    let nodes: Vec<u32> = facts.pools.known().into_iter().flatten().filter_map(|pool| pool.node).collect();
-    if let Some(node) = node.filter(|node| !nodes.is_empty() && !nodes.contains(node)) {
-        return Err(DemandError::Impossible(format!("this machine has no NUMA node {node} with memory")));
-    }
+    let node = checked_node(wanted.node.or_else(|| bound_node(&line.wrapper)), facts)
+        .map_err(DemandError::Impossible)?;
     let pools = if backing.is_explicit() {
-        decide::pools(&demand, off_heap.as_ref(), wanted.instances, node, facts, sizes)
+        decide::pools(&demand.regions, off_heap.as_ref(), wanted.instances, node, facts, sizes)
     } else {
         Vec::new()
     };
@@ -82,17 +79,7 @@ pub fn plan(
 
     let mut notes: Vec<String> = contradictions(&effective).iter().map(reported).collect();
     notes.extend(effective.notes.iter().cloned());
-    // Without this reading a limit may still prevent the page faults.
-    let limits = facts.cgroup.hugetlb.iter();
-    let limits = limits.filter(|limits| pools.iter().any(|pool| pool.page_size_bytes == limits.page_size));
-    let mut readings = limits.flat_map(|limits| [&limits.touch, &limits.reserve]);
-    if let Some(reason) = readings.find_map(Reading::reason) {
-        notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
-    }
-    let limit = facts.cgroup.memory.known().and_then(Option::as_ref);
-    if let Some(reason) = facts.cgroup.memory.reason().or(limit.and_then(|limit| limit.left.reason())) {
-        notes.push(format!("how much memory the control group allows is unknown: {reason}"));
-    }
+    notes.extend(unknown_limits(&pools, facts));
     let left_out = effective.left_out();
     if !left_out.is_empty() {
         notes.push(format!(
@@ -118,18 +105,19 @@ pub fn plan(
         );
     }
     let settings = decide::settings(backing, &demand, facts);
-    let launch = Launch { command, options: &options, backing };
+    let start = decide::start_of_java(command, &options, backing);
     Ok(Plan {
         schema: "hugewise.plan/2".to_owned(),
         command: command.to_vec(),
         backing,
-        actions: decide::actions(&pools, &settings, &launch),
+        actions: decide::actions(&pools, &settings, "use a smaller heap, or plan for --backing thp", start),
         options,
         instances: wanted.instances,
         settings,
         memory: decide::memory(&pools, facts),
-        java: demand.java,
-        heap: demand.heap,
+        java: Some(demand.java),
+        heap: Some(demand.heap),
+        database: None,
         direct_memory_bytes: demand.direct_memory,
         default_page_size_bytes: sizes.default_hugetlb,
         regions: demand.regions,
@@ -140,8 +128,34 @@ pub fn plan(
     })
 }
 
+/// A NUMA node of the pools, or why the machine has no such node.
+pub(crate) fn checked_node(node: Option<u32>, facts: &Facts) -> Result<Option<u32>, String> {
+    let nodes: Vec<u32> = facts.pools.known().into_iter().flatten().filter_map(|pool| pool.node).collect();
+    match node.filter(|node| !nodes.is_empty() && !nodes.contains(node)) {
+        Some(node) => Err(format!("this machine has no NUMA node {node} with memory")),
+        None => Ok(node),
+    }
+}
+
+/// Notes on limits of control groups that could not be read.
+pub(crate) fn unknown_limits(pools: &[PoolPlan], facts: &Facts) -> Vec<String> {
+    let mut notes = Vec::new();
+    // Without this reading a limit may still prevent the page faults.
+    let limits = facts.cgroup.hugetlb.iter();
+    let limits = limits.filter(|limits| pools.iter().any(|pool| pool.page_size_bytes == limits.page_size));
+    let mut readings = limits.flat_map(|limits| [&limits.touch, &limits.reserve]);
+    if let Some(reason) = readings.find_map(Reading::reason) {
+        notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
+    }
+    let limit = facts.cgroup.memory.known().and_then(Option::as_ref);
+    if let Some(reason) = facts.cgroup.memory.reason().or(limit.and_then(|limit| limit.left.reason())) {
+        notes.push(format!("how much memory the control group allows is unknown: {reason}"));
+    }
+    notes
+}
+
 /// Pages that the other instances take from each pool at their largest heaps.
-fn taken_by_others(pools: &[PoolPlan], instances: u32) -> Vec<(PageSize, Pages)> {
+pub(crate) fn taken_by_others(pools: &[PoolPlan], instances: u32) -> Vec<(PageSize, Pages)> {
     let instances = u64::from(instances.max(1));
     let others = |pool: &PoolPlan| Pages(pool.pages_needed.0 / instances * (instances - 1));
     pools.iter().map(|pool| (pool.page_size_bytes, others(pool))).collect()
@@ -158,25 +172,18 @@ fn as_it_stands(
     sizes: &PageSizes,
 ) -> Result<Verdict, DemandError> {
     let mut pools = decide::available_pools(facts);
-    for (size, taken) in others {
-        if let Some(left) = pools.get_mut(size) {
-            *left = left.saturating_sub(*taken);
-        }
-    }
+    decide::subtract(&mut pools, others);
     if matches!(asks, Some(Backing::Shm(_))) && decide::may_use_huge_segments(facts) == Some(false) {
         pools.values_mut().for_each(|pages| *pages = Pages(0));
     }
     let asks_explicit = asks.filter(|asks| asks.is_explicit());
     let expected = match asks_explicit {
-        Some(asks) => {
-            let regions =
-                RehearsedStart::of(line, given, sizes, &SimulatedPools::new())?.regions(asks, sizes);
-            Demand { regions, ..planned.clone() }
-        }
-        None => planned.clone(),
+        Some(asks) => RehearsedStart::of(line, given, sizes, &SimulatedPools::new())?.regions(asks, sizes),
+        None => planned.regions.clone(),
     };
     let now = RehearsedStart::of(line, given, sizes, &pools)?;
     let seen = ObservedStart {
+        program: "the JVM",
         asks_explicit: asks_explicit.is_some(),
         asks_thp: asks == Some(Backing::Thp),
         started: now.rehearsal.status.success(),

@@ -161,16 +161,9 @@ impl LaunchLine {
     /// Those of [`OPTION_VARIABLES`] that the JVM sees if the line is started in the environment `outer`, in
     /// that order.
     pub fn environment(&self, outer: &Variable<'_>) -> Vec<(&'static str, String)> {
-        let changes = self.parsed_wrapper().environment;
-        let value = |name: &str| {
-            changes.iter().fold(outer(name), |value, change| match change {
-                wrapper::EnvironmentChange::Clear => None,
-                wrapper::EnvironmentChange::Unset(unset) if unset == name => None,
-                wrapper::EnvironmentChange::Set(set, to) if set == name => Some(to.clone()),
-                _ => value,
-            })
-        };
-        OPTION_VARIABLES.into_iter().filter_map(|name| Some((name, value(name)?))).collect()
+        let wrapper = self.parsed_wrapper();
+        let value = |name| Some((name, wrapper.variable(name, outer)?));
+        OPTION_VARIABLES.into_iter().filter_map(value).collect()
     }
 
     /// Those variables of [`LaunchLine::environment`] that contain flags about large pages, without these
@@ -220,6 +213,30 @@ impl LaunchLine {
         let wrapper = self.wrapper.iter().chain([&self.java]).cloned();
         wrapper.chain(read_by_launcher).chain(self.program.iter().skip(1).cloned()).collect()
     }
+}
+
+/// A program behind wrappers such as `sudo -u postgres`, `env A=1` or `sh -c`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrappedProgram {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Values of the requested variables for the program; `None` for those that are not set.
+    pub variables: Vec<Option<String>>,
+}
+
+/// Finds the first program with one of these file names in a command line, and the values that `variables` have for
+/// it; `None` if it has none.
+pub fn find_program(
+    command: &[String],
+    names: &[&str],
+    variables: &[&str],
+    outer: &Variable<'_>,
+) -> Result<Option<WrappedProgram>, LaunchError> {
+    let parsed = wrapper::walk_to(command, names, &|name| names.contains(&name))?;
+    Ok(parsed.map(|parsed| WrappedProgram {
+        variables: variables.iter().map(|name| parsed.variable(name, outer)).collect(),
+        words: parsed.rest,
+    }))
 }
 
 /// Removes the flags about large pages from the value of a variable of [`OPTION_VARIABLES`]; returns the new

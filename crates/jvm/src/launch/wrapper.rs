@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{LaunchError, shell};
+use super::{LaunchError, Variable, shell};
 
 /// A program that executes the command after its own options and operands.
 struct Wrapper {
@@ -92,12 +92,22 @@ pub(super) struct ParsedWrapper {
     pub folder: PathBuf,
     /// Notes for the user: parts of the environment that cannot be known.
     pub cautions: Vec<String>,
-    /// `java` and all words after it.
+    /// `java`, or the program that is looked for, and all words after it.
     pub rest: Vec<String>,
 }
 
 /// Parses a command line up to its `java`; `None` if it has none.
 pub(super) fn walk(command: &[String]) -> Result<Option<ParsedWrapper>, LaunchError> {
+    walk_to(command, &["java"], &is_java)
+}
+
+/// Parses a command line up to the first program with a file name that `is_program` accepts, which contains one of
+/// `names`; `None` if it has none.
+pub(super) fn walk_to(
+    command: &[String],
+    names: &[&str],
+    is_program: &dyn Fn(&str) -> bool,
+) -> Result<Option<ParsedWrapper>, LaunchError> {
     let mut parsed_wrapper = ParsedWrapper { rest: command.to_vec(), ..ParsedWrapper::default() };
     // A shell reads these words: assignments and its own commands may come first.
     let mut shell_reads = true;
@@ -112,7 +122,7 @@ pub(super) fn walk(command: &[String]) -> Result<Option<ParsedWrapper>, LaunchEr
         }
         let Some(word) = parsed_wrapper.rest.first() else { return Ok(None) };
         let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if is_java(name) {
+        if is_program(name) {
             if word.contains(['$', '`']) || word.starts_with('~') {
                 return Err(LaunchError::Unexpanded { word: word.clone() });
             }
@@ -124,7 +134,7 @@ pub(super) fn walk(command: &[String]) -> Result<Option<ParsedWrapper>, LaunchEr
                 parsed_wrapper.rest.drain(..=own_name.min(parsed_wrapper.rest.len() - 1));
             }
             "sh" | "bash" | "dash" | "ash" | "ksh" | "zsh" => {
-                let Some(words) = script(&parsed_wrapper.rest)? else { return Ok(None) };
+                let Some(words) = script(&parsed_wrapper.rest, names)? else { return Ok(None) };
                 parsed_wrapper.rest = words;
                 shell_reads = true;
                 continue;
@@ -140,6 +150,16 @@ pub(super) fn walk(command: &[String]) -> Result<Option<ParsedWrapper>, LaunchEr
 }
 
 impl ParsedWrapper {
+    /// The value of a variable for the program, if the line is started in the environment `outer`.
+    pub(super) fn variable(&self, name: &str, outer: &Variable<'_>) -> Option<String> {
+        self.environment.iter().fold(outer(name), |value, change| match change {
+            EnvironmentChange::Clear => None,
+            EnvironmentChange::Unset(unset) if unset == name => None,
+            EnvironmentChange::Set(set, to) if set == name => Some(to.clone()),
+            _ => value,
+        })
+    }
+
     /// Appends words to the wrapper.
     fn keep(&mut self, words: Vec<String>, relevant_to_flags: bool) {
         if let Some((program, arguments)) = words.split_first().filter(|_| relevant_to_flags) {
@@ -287,8 +307,8 @@ fn changes(words: &[String]) -> Vec<EnvironmentChange> {
     changes
 }
 
-/// Words of the script of `sh -c SCRIPT`; `None` if the script does not contain `java`.
-fn script(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
+/// Words of the script of `sh -c SCRIPT`; `None` if the script contains none of `names`.
+fn script(words: &[String], names: &[&str]) -> Result<Option<Vec<String>>, LaunchError> {
     let mut at = 1;
     let (mut is_script, mut login) = (false, false);
     while let Some(word) = words.get(at).filter(|word| word.starts_with(['-', '+']) && word.len() > 1) {
@@ -305,7 +325,7 @@ fn script(words: &[String]) -> Result<Option<Vec<String>>, LaunchError> {
         at += usize::from(!word.starts_with("--") && word.ends_with(['o', 'O']));
     }
     let Some(text) = words.get(at).filter(|_| is_script) else { return Ok(None) };
-    if !text.contains("java") {
+    if !names.iter().any(|name| text.contains(name)) {
         return Ok(None);
     }
     let refused = |why| LaunchError::Script { script: text.clone(), why };

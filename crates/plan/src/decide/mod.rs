@@ -5,7 +5,7 @@ mod tests;
 
 use hugewise_jvm::{
     collector::Collector,
-    demand::{Demand, RegionDemand},
+    demand::{self, Demand, RegionDemand},
 };
 use hugewise_linux::{
     action::Action,
@@ -26,9 +26,9 @@ use crate::{
     pool_availability::{self, Policy},
 };
 
-/// Pools that `instances` JVMs with this demand need together.
+/// Pools that `instances` programs with these regions need together.
 pub fn pools(
-    demand: &Demand,
+    regions: &[RegionDemand],
     off_heap: Option<&OffHeap>,
     instances: u32,
     node: Option<u32>,
@@ -36,7 +36,7 @@ pub fn pools(
     sizes: &PageSizes,
 ) -> Vec<PoolPlan> {
     let wanted = sizes.hugetlb.iter().filter_map(|&size| {
-        let (at_start, most) = demand.pages(size);
+        let (at_start, most) = demand::pages(regions, size);
         let off_heap = off_heap.filter(|off_heap| off_heap.page_size_bytes == size);
         let off_heap = off_heap.map_or(Pages(0), |off_heap| off_heap.bytes.pages_needed(size));
         let all = |pages: Pages| Pages((pages + off_heap).0.saturating_mul(instances.into()));
@@ -67,25 +67,19 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
 }
 
 /// Changes that give a program its huge pages, in their order: of the pools and settings, then its start by
-/// `launch`.
-pub fn actions(pools: &[PoolPlan], settings: &[SettingPlan], launch: &Launch<'_>) -> Vec<Action> {
+/// `start`. `smaller` is a change of the program that lets it take less memory.
+pub fn actions(pools: &[PoolPlan], settings: &[SettingPlan], smaller: &str, start: Action) -> Vec<Action> {
     if pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory) {
-        return vec![Action::new("Free memory, use a smaller heap, or plan for --backing thp")];
+        return vec![Action::new(format!("Free memory, or {smaller}"))];
     }
     let change = change_machine(pools, settings);
-    let run = format!("hugewise run --backing {} -- {}", launch.backing, shell::line(launch.command));
-    let start = Action::new(format!("Start java with {}", launch.options.join(" ")))
-        .by(run)
-        .verified_by("hugewise inspect PID");
     change.into_iter().chain([start]).collect()
 }
 
-/// A command line, and the options that select its backing.
-#[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
-    pub command: &'a [String],
-    pub options: &'a [String],
-    pub backing: Backing,
+/// The start of a JVM with `options`, which select `backing`.
+pub fn start_of_java(command: &[String], options: &[String], backing: Backing) -> Action {
+    let run = format!("hugewise run --backing {backing} -- {}", shell::line(command));
+    Action::new(format!("Start java with {}", options.join(" "))).by(run).verified_by("hugewise inspect PID")
 }
 
 /// The change of pools and settings that a plan needs; `None` if it needs none.
@@ -130,7 +124,7 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (PoolAvailability, S
     };
     if bytes > available {
         let why = format!(
-            "the pages need {bytes}, and {available} are available: stop a program, or use a smaller heap"
+            "the pages need {bytes}, and {available} are available: stop a program, or plan for less memory"
         );
         return (PoolAvailability::NotEnoughMemory, why);
     }
@@ -247,10 +241,21 @@ pub fn available_pools(facts: &Facts) -> SimulatedPools {
     facts.machine_pools().map(|pool| (pool.page_size, pages(pool))).collect()
 }
 
+/// Takes pages from pools.
+pub fn subtract(pools: &mut SimulatedPools, taken: &[(PageSize, Pages)]) {
+    for (size, taken) in taken {
+        if let Some(left) = pools.get_mut(size) {
+            *left = left.saturating_sub(*taken);
+        }
+    }
+}
+
 /// Observed start of an unchanged launch line.
 #[derive(Clone, Debug)]
 pub struct ObservedStart<'a> {
-    /// Whether the line requests explicit huge pages, by the JVM's final flags.
+    /// Name of the program in a sentence: `the JVM`.
+    pub program: &'a str,
+    /// Whether the line requests explicit huge pages, by the JVM's final flags or the server's settings.
     pub asks_explicit: bool,
     /// Whether it requests transparent huge pages.
     pub asks_thp: bool,
@@ -261,8 +266,13 @@ pub struct ObservedStart<'a> {
     pub messages: Vec<String>,
 }
 
-/// Predicts the result of starting the line now; `demand` is its demand with sufficient pools.
-pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &PageSizes) -> Verdict {
+/// Predicts the result of starting the line now; `demand` are its regions with sufficient pools.
+pub fn verdict(
+    seen: ObservedStart<'_>,
+    demand: &[RegionDemand],
+    facts: &Facts,
+    sizes: &PageSizes,
+) -> Verdict {
     let outcome_of = |region: &RegionDemand| {
         let same = seen.got.iter().filter(|got| got.name == region.name && got.page_size_bytes > sizes.base);
         let largest = same.clone().map(|got| got.page_size_bytes).max();
@@ -274,13 +284,14 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
             huge_bytes: got.min(region.bytes_at_start),
         }
     };
-    let regions: Vec<RegionOutcome> = demand.regions.iter().map(outcome_of).collect();
+    let program = seen.program;
+    let regions: Vec<RegionOutcome> = demand.iter().map(outcome_of).collect();
     let short = |(asked, got): &(&RegionDemand, &RegionOutcome)| {
         asked.page_size_bytes > sizes.base
             && (got.page_size_bytes < asked.page_size_bytes || got.huge_bytes < asked.bytes_at_start)
     };
     let lost: Vec<&str> =
-        demand.regions.iter().zip(&regions).filter(short).map(|(_, region)| region.name.as_str()).collect();
+        demand.iter().zip(&regions).filter(short).map(|(_, region)| region.name.as_str()).collect();
     let sigbus = facts.cgroup.hugetlb.iter().find_map(|limits| {
         let size = limits.page_size;
         let regions = seen.got.iter().filter(|region| region.page_size_bytes == size);
@@ -294,19 +305,19 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
         true => seen.got.iter().map(|region| region.bytes).sum(),
         false => Bytes::ZERO,
     };
-    let most: Bytes = demand.regions.iter().map(|region| region.bytes).sum();
+    let most: Bytes = demand.iter().map(|region| region.bytes).sum();
     let beyond_limit = beyond_memory_limit(&facts.cgroup, "its memory", most.saturating_sub(in_pools));
     let thp = facts.thp.enabled.known().map(String::as_str);
     let (outcome, summary) = match (seen.started, seen.asks_explicit, seen.asks_thp) {
-        (false, ..) => (StartOutcome::Exits, "the JVM does not start".to_owned()),
+        (false, ..) => (StartOutcome::Exits, format!("{program} does not start")),
         (true, ..) if beyond_limit.is_some() && sigbus.is_none() => {
-            (StartOutcome::DiesOutOfMemory, format!("the JVM starts; {}", beyond_limit.unwrap_or_default()))
+            (StartOutcome::DiesOutOfMemory, format!("{program} starts; {}", beyond_limit.unwrap_or_default()))
         }
         (true, true, _) => match (sigbus, lost.is_empty()) {
             (Some((size, held, left, file)), _) => (
                 StartOutcome::DiesOfSigbus,
                 format!(
-                    "the JVM starts, and SIGBUS kills it when it touches more than {} of its {} pages of \
+                    "{program} starts, and SIGBUS kills it when it touches more than {} of its {} pages of \
                      {size}: the limit in /{}",
                     left.0,
                     held.0,
@@ -318,7 +329,7 @@ pub fn verdict(seen: ObservedStart<'_>, demand: &Demand, facts: &Facts, sizes: &
             }
             (None, false) => (
                 StartOutcome::FallsBack,
-                format!("the JVM starts; entirely or partly on smaller pages: {}", lost.join(", ")),
+                format!("{program} starts; entirely or partly on smaller pages: {}", lost.join(", ")),
             ),
         },
         (true, false, true) if thp == Some("never") => (

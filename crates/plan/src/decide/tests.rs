@@ -78,7 +78,7 @@ fn demand() -> Result<Demand, Box<dyn Error>> {
 fn every_instance_and_what_grows_later_is_counted_and_base_pages_are_not() -> TestResult {
     let (facts, sizes) = machine([100, 90, 10], 512, &[])?;
     let off_heap = OffHeap { bytes: "5m".parse()?, page_size_bytes: two_mib()?, source: String::new() };
-    let planned = pools(&demand()?, Some(&off_heap), 2, None, &facts, &sizes);
+    let planned = pools(&demand()?.regions, Some(&off_heap), 2, None, &facts, &sizes);
     let [pool] = &planned[..] else { return Err(format!("{planned:#?}").into()) };
     assert_eq!(pool.pages_at_start, Pages(2 * (10 + 32 + 3)));
     assert_eq!(pool.pages_needed, Pages(2 * (10 + 64 + 3)));
@@ -98,7 +98,7 @@ fn availability_of_pages_has_three_answers() -> TestResult {
         (512, 10, PoolAvailability::NotEnoughMemory),
     ] {
         let (facts, sizes) = machine([0, 0, 0], ready, &[])?;
-        let planned = pools(&demand()?, None, instances, None, &facts, &sizes);
+        let planned = pools(&demand()?.regions, None, instances, None, &facts, &sizes);
         assert_eq!(
             planned[0].obtainable, expected,
             "{ready} blocks, {instances} instances: {}",
@@ -115,13 +115,14 @@ fn judged(
     sizes: &PageSizes,
 ) -> Result<Verdict, Box<dyn Error>> {
     let seen = ObservedStart {
+        program: "the JVM",
         asks_explicit: true,
         asks_thp: false,
         started,
         got,
         messages: vec!["said".to_owned()],
     };
-    Ok(verdict(seen, &demand()?, facts, sizes))
+    Ok(verdict(seen, &demand()?.regions, facts, sizes))
 }
 
 #[test]
@@ -199,13 +200,14 @@ fn a_memory_limit_bounds_the_available_memory_and_kills_what_exceeds_it() -> Tes
         demand.regions[1].bytes = heap.parse()?;
         let got = if explicit { demand.regions.clone() } else { Vec::new() };
         let seen = ObservedStart {
+            program: "the JVM",
             asks_explicit: explicit,
             asks_thp: false,
             started: true,
             got: &got,
             messages: Vec::new(),
         };
-        Ok(verdict(seen, &demand, facts, &sizes))
+        Ok(verdict(seen, &demand.regions, facts, &sizes))
     };
     assert_eq!(judged("189m", false, &facts)?.outcome, StartOutcome::DoesNotAsk);
     let killed = judged("190m", false, &facts)?;
@@ -238,8 +240,8 @@ fn what_is_switched_off_for_everyone_must_change_for_thp() -> TestResult {
     assert!(changed(Backing::Hugetlb(None), &demand).is_empty());
     let command = ["java".to_owned(), "-Dname=a b".to_owned()];
     let options = ["-XX:+UseTransparentHugePages".to_owned()];
-    let launch = Launch { command: &command, options: &options, backing: Backing::Thp };
-    let commands: Vec<_> = actions(&[], &settings(Backing::Thp, &demand, &facts), &launch)
+    let start = start_of_java(&command, &options, Backing::Thp);
+    let commands: Vec<_> = actions(&[], &settings(Backing::Thp, &demand, &facts), "", start)
         .into_iter()
         .filter_map(|action| action.command)
         .collect();

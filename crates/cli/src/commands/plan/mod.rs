@@ -1,11 +1,11 @@
-//! `hugewise plan`: the huge pages that a java command line needs.
+//! `hugewise plan`: the huge pages that the command line of a JVM or a database server needs.
 
 mod experiment;
 pub mod formats;
 pub mod text;
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{self, ExitCode},
     sync::OnceLock,
@@ -14,7 +14,8 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use hugewise_changes::journal::{self, STATE_DIR};
-use hugewise_jvm::launch::LaunchLine;
+use hugewise_databases::postgres::line::{self, PostgresLine};
+use hugewise_jvm::launch::{self, LaunchLine};
 use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
@@ -26,6 +27,7 @@ use hugewise_linux::{
 use hugewise_plan::{
     plan::{Plan as Planned, PoolAvailability, StartOutcome},
     planner::{self, OffHeapRequest, PlanRequest},
+    postgres,
 };
 
 use self::formats::Format;
@@ -34,10 +36,11 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// Plan the huge pages that a JVM needs, and predict the result of starting it now
+/// Plan the huge pages that a JVM or a PostgreSQL server needs, and predict the result of starting it now
 ///
-/// Rehearses the start: runs the java of COMMAND with its options and -version, and answers its requests for
-/// huge pages: first as if the pools were large enough, then with the pools as they are.
+/// Rehearses the start of a JVM: runs the java of COMMAND with its options and -version, and answers its requests
+/// for huge pages: first as if the pools were large enough, then with the pools as they are. PostgreSQL is queried
+/// with postgres -C, as the owner of the data folder.
 /// The program itself is not started, no page of the pools is used, and no setting is changed.
 #[derive(Args)]
 #[command(after_help = "\
@@ -47,13 +50,14 @@ Examples:
   hugewise plan --instances 3 -- env JAVA_TOOL_OPTIONS=-Xmx2g taskset -c 0-3 java @app.args Main
   hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
   hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
+  sudo hugewise plan -- postgres -D /var/lib/postgresql/15/main
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
   hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
-Exit status: 0 success; 1 too little memory for the plan, or too little of it contiguous, or the JVM
-would exit or be killed if started now; 2 usage error, a command line that the JVM refuses,
-no JVM that can be queried, or a format that cannot express the plan.")]
+Exit status: 0 success; 1 too little memory for the plan, or too little of it contiguous, or the program
+would exit or be killed if started now; 2 usage error, a command line that the program refuses,
+no program that can be queried, or a format that cannot express the plan.")]
 pub struct Plan {
     #[command(flatten)]
     wishes: PlanOptions,
@@ -67,7 +71,7 @@ pub struct Plan {
     /// java of this machine is rehearsed, with the page sizes of the captured machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Command line of the JVM
+    /// Command line of the JVM or the PostgreSQL server
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -154,14 +158,31 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     Ok(if is_negative(&planned) { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
+/// The command line of a program that can be planned for.
+enum ProgramLine {
+    Java(LaunchLine),
+    Postgres(PostgresLine),
+}
+
+impl ProgramLine {
+    fn parse(command: &[String]) -> anyhow::Result<ProgramLine> {
+        let variable = |name: &str| env::var(name).ok();
+        if let Some(found) = launch::find_program(command, &line::NAMES, &["PGDATA"], &variable)? {
+            let pgdata = found.variables.into_iter().next().flatten();
+            return Ok(ProgramLine::Postgres(PostgresLine::parse(&found.words, pgdata)?));
+        }
+        let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file));
+        Ok(ProgramLine::Java(line.context("cannot plan for this command line")?))
+    }
+}
+
 /// Plans a launch line for the machine of `root`; the JVM is rehearsed on this machine.
 pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Result<Planned> {
     if wishes.backing == Some(Backing::Base) {
         bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
     let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
-    let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file))
-        .context("cannot plan for this command line")?;
+    let line = ProgramLine::parse(command)?;
     let mut facts = Facts::gather(root, Scan::IfQuick);
     let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
     // The pages are for the programs that the experiment itself starts.
@@ -173,7 +194,10 @@ pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Re
         off_heap: wishes.off_heap,
         node: wishes.node,
     };
-    let mut plan = planner::plan(command, &line, &wanted, &facts, &sizes)?;
+    let mut plan = match &line {
+        ProgramLine::Java(line) => planner::plan(command, line, &wanted, &facts, &sizes)?,
+        ProgramLine::Postgres(line) => postgres::plan(command, line, &wanted, &facts, &sizes)?,
+    };
     plan.notes.extend(excluded);
     Ok(plan)
 }

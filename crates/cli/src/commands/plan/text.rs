@@ -4,7 +4,7 @@ use std::fmt;
 
 use hugewise_linux::units::{Bytes, Pages};
 use hugewise_plan::plan::{
-    MemoryShare, Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome,
+    Database, MemoryShare, Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome,
 };
 
 use crate::output::{
@@ -15,14 +15,15 @@ use crate::output::{
 pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     page.wrapped("COMMAND", &plain(&plan.command.join(" ")))?;
-    let heap = match plan.heap.initial_bytes == plan.heap.max_bytes {
-        true => plan.heap.max_bytes.to_string(),
-        false => format!("{} to {}", plan.heap.initial_bytes, plan.heap.max_bytes),
-    };
-    page.line("", plain(&format!("JDK {} · {} · heap {heap}", plan.java.version, plan.java.collector)))?;
+    if let Some(program) = program(plan) {
+        page.line("", plain(&program))?;
+    }
     regions(&mut page, plan)?;
     for (n, pool) in plan.pools.iter().enumerate() {
         self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan.instances, terminal)?;
+    }
+    if let Some(database) = &plan.database {
+        page_tables(&mut page, database)?;
     }
     if let Some(memory) = plan.memory.as_ref().filter(|_| !plan.lacks_memory()) {
         self::memory(&mut page, memory)?;
@@ -35,6 +36,31 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     page.list("NOTES", plan.notes.iter().map(|note| plain(note)))?;
     page.actions(&plan.actions)?;
     Ok(page.into_text())
+}
+
+/// Version and settings of the program; `None` for a plan without them.
+fn program(plan: &Plan) -> Option<String> {
+    if let Some(Database { name, version, huge_pages, max_connections, .. }) = &plan.database {
+        return Some(format!(
+            "{name} {version} · huge_pages={huge_pages} · max_connections={max_connections}"
+        ));
+    }
+    let (java, heap) = (plan.java.as_ref()?, plan.heap.as_ref()?);
+    let heap = match heap.initial_bytes == heap.max_bytes {
+        true => heap.max_bytes.to_string(),
+        false => format!("{} to {}", heap.initial_bytes, heap.max_bytes),
+    };
+    Some(format!("JDK {} · {} · heap {heap}", java.version, java.collector))
+}
+
+fn page_tables(page: &mut Page, database: &Database) -> fmt::Result {
+    let most = |of_one: Bytes| {
+        let all = Bytes(of_one.0.saturating_mul(database.max_connections.into()));
+        format!("{of_one} for each connection, {all} for all {}", database.max_connections)
+    };
+    let (base, huge) = (database.page_tables_on_base_bytes, database.page_tables_on_huge_bytes);
+    page.wrapped("PAGE TABLES", &format!("on base pages at most {}", most(base)))?;
+    page.wrapped("", &format!("on huge pages at most {}", most(huge)))
 }
 
 fn memory(page: &mut Page, memory: &MemoryShare) -> fmt::Result {
@@ -81,7 +107,7 @@ fn regions(page: &mut Page, plan: &Plan) -> fmt::Result {
 
 fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, terminal: &Terminal) -> fmt::Result {
     let of_node = pool.node.map(|node| format!(" on node {node}")).unwrap_or_default();
-    let for_all = if instances > 1 { format!(" for {instances} JVMs") } else { String::new() };
+    let for_all = if instances > 1 { format!(" for {instances} instances") } else { String::new() };
     let at_start = match pool.pages_at_start == pool.pages_needed {
         true => String::new(),
         false => format!(" ({} at the start)", pool.pages_at_start),

@@ -31,7 +31,7 @@ pub fn render(plan: &Plan) -> String {
 
 /// Requirements of a container.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = vec![same_java(plan)];
+    let mut notes: Vec<String> = same_java(plan).into_iter().collect();
     if thp_settings(plan).next().is_some() {
         notes.push(
             "Containers use the machine's THP settings: set them there (--format tmpfiles or tuned)."

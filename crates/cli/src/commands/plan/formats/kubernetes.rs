@@ -72,7 +72,7 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
 
 /// Requirements of the nodes and of the pod.
 fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = vec![same_java(plan)];
+    let mut notes: Vec<String> = same_java(plan).into_iter().collect();
     if !targets(plan).is_empty() {
         notes.push(
             "Huge pages are those of one instance. A node needs its pool (--format kernel or tmpfiles) before\n\

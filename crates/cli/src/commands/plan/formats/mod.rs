@@ -92,6 +92,14 @@ pub fn render(plan: &Plan, format: Format) -> Result<String, FormatError> {
         let why = format!("'{}' is not a value of {setting}", to.escape_debug());
         return FormatError::instead(&why, "make a new plan");
     }
+    let of_program = [Format::Systemd, Format::Kubernetes, Format::Docker, Format::Compose];
+    if let Some(database) = plan.database.as_ref().filter(|_| of_program.contains(&format)) {
+        let why = format!("{} reads its options from its own configuration", database.name);
+        return FormatError::instead(
+            &why,
+            "set the machine's pools with --format tmpfiles, sysctl or kernel, and the options in postgresql.conf",
+        );
+    }
     match format {
         Format::Sysctl => sysctl::render(plan),
         Format::Tmpfiles => tmpfiles::render(plan),
@@ -205,7 +213,7 @@ fn launch(plan: &Plan) -> Launch {
 
 /// The environment variable, with the options, that this JVM reads.
 fn variable(plan: &Plan) -> (&'static str, String) {
-    let version = &plan.java.version;
+    let version = plan.java.as_ref().map_or("", |java| &java.version);
     let is_8 = version.starts_with("1.8") || version == "8" || version.starts_with("8.");
     (if is_8 { "JAVA_TOOL_OPTIONS" } else { "JDK_JAVA_OPTIONS" }, option_value(&plan.options))
 }
@@ -213,11 +221,13 @@ fn variable(plan: &Plan) -> (&'static str, String) {
 const VARIABLE_NOTE: &str = "Large page flags on the command line, or in its argument files, override the \
                              variable: remove them there.";
 
-fn same_java(plan: &Plan) -> String {
-    format!(
-        "Planned with java {} ({}). If the image contains another java, plan with that one.",
-        plan.java.version, plan.java.collector
-    )
+fn same_java(plan: &Plan) -> Option<String> {
+    plan.java.as_ref().map(|java| {
+        format!(
+            "Planned with java {} ({}). If the image contains another java, plan with that one.",
+            java.version, java.collector
+        )
+    })
 }
 
 /// The comments at the top of a file: backing and command line, then the paragraphs.

@@ -191,7 +191,7 @@ fn options_take_the_place_of_those_of_the_line() -> TestResult {
     let line =
         "docker run --rm --env JDK_JAVA_OPTIONS=-XX:+UseLargePages --entrypoint=java IMAGE @options Main";
     assert_eq!(last(&plan)?.as_deref(), Some(line));
-    plan.java.version = "1.8.0_452".to_owned();
+    plan.java.as_mut().ok_or("a JVM was expected")?.version = "1.8.0_452".to_owned();
     assert!(last(&plan)?.is_some_and(|line| line.contains("JAVA_TOOL_OPTIONS=")));
     Ok(())
 }

@@ -9,26 +9,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hugewise_linux::sys::process::GroupLeader;
+use crate::sys::process::{GroupLeader, User};
 
 /// Limit of each output stream, in bytes; a program that prints more blocks until the time limit.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Exit status and output of a program; invalid UTF-8 is replaced.
-pub(crate) struct Printed {
+pub struct Printed {
     pub succeeded: bool,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Runs `command` with empty standard input. `None` if it did not end within `timeout`; it and its
-/// descendants are then killed.
-pub(crate) fn run_with_timeout(mut command: Command, timeout: Duration) -> io::Result<Option<Printed>> {
+/// Runs `command` with empty standard input, as [`GroupLeader::start_as`] if there is a `user`. `None` if it did not
+/// end within `timeout`; it and its process group are then killed.
+pub fn run_with_timeout(
+    mut command: Command,
+    user: Option<User>,
+    timeout: Duration,
+) -> io::Result<Option<Printed>> {
     let (stdout, theirs) = UnixStream::pair()?;
     command.stdin(Stdio::null()).stdout(OwnedFd::from(theirs));
     let (stderr, theirs) = UnixStream::pair()?;
     command.stderr(OwnedFd::from(theirs));
-    let mut child = GroupLeader::start(&mut command, false)?;
+    let mut child = match user {
+        Some(user) => GroupLeader::start_as(&mut command, user)?,
+        None => GroupLeader::start(&mut command, false)?,
+    };
     // Closes this process' copies of the write ends; otherwise the readers would never see the end of file.
     drop(command);
     let readers = [&stdout, &stderr].map(|stream| {
