@@ -24,7 +24,7 @@ use hugewise_linux::{
 use self::line::PostgresLine;
 use crate::data_folder::{DataFolder, FolderError};
 
-pub use running::{RunningServer, shared_memory};
+pub use running::{RunningServer, runs_in, shared_memory};
 
 /// Time limit of one question; a server answers in 40 ms.
 const TIME_LIMIT: Duration = Duration::from_secs(20);

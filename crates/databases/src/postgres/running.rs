@@ -12,6 +12,7 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 
+use super::line::NAMES;
 use crate::data_folder::DataFolder;
 
 /// Largest size of the first line of `postmaster.pid`, in bytes.
@@ -45,6 +46,12 @@ pub(super) fn find(root: &Root, data: &DataFolder) -> Option<RunningServer> {
 
 fn size(vma: &Vma) -> Bytes {
     Bytes(vma.addresses.end - vma.addresses.start)
+}
+
+/// Whether a process with these mappings runs the server's program.
+pub fn runs_in(vmas: &[Vma]) -> bool {
+    let is_program = |name: &str| NAMES.iter().any(|program| name.rsplit('/').next() == Some(program));
+    vmas.iter().any(|vma| vma.permissions.contains('x') && is_program(&vma.name))
 }
 
 /// The main shared memory of a server among its mappings: the largest shared mapping without a file, of a pool or of

@@ -65,7 +65,8 @@ pub fn measure(
     let mut counter = PageCounter::of(root, process.pid);
     let folios: &[FolioRange] = folios.known().map_or(&[], Vec::as_slice);
     let process_off = process.thp_enabled.known() == Some(&false);
-    let wants_pool = names::wants_pool(&process.command);
+    let jvm_wants_pool = names::wants_pool(&process.command);
+    let excludes_pool = names::excludes_pool(&process.command);
     let mut all: Vec<PartCounts> = Vec::with_capacity(parts.len());
     let mut first = 0;
     for part in parts {
@@ -89,7 +90,11 @@ pub fn measure(
                 split: pages.split,
                 swap: pages.swap,
                 process_off,
-                wants_pool: wants_pool && part.kind == Kind::JvmLargePages,
+                wants_pool: match part.kind {
+                    Kind::JvmLargePages => jvm_wants_pool,
+                    Kind::Database => !excludes_pool,
+                    _ => false,
+                },
             };
             measured.add(&pages, seen.memory, reason_by_settings::judge(&seen, machine));
             if let Some(view) = views.get(&index).filter(|_| vma.addresses.start >= part.addresses.start) {

@@ -6,6 +6,7 @@ mod model;
 mod names;
 mod reason_by_settings;
 mod reason_words;
+mod shared_memory;
 mod stacks;
 mod summary;
 
@@ -25,9 +26,10 @@ use self::names::Naming;
 pub use self::{
     machine::MachineState,
     measure::PartCounts,
-    model::{Document, Failed, Inspected, InspectedRegion, Totals, huge},
+    model::{Document, Failed, Inspected, InspectedRegion, Totals, huge, sum},
     names::{Kind, Part},
     reason_by_settings::Reason,
+    shared_memory::SharedMemory,
     summary::RegionPages,
 };
 
@@ -41,12 +43,13 @@ pub struct Options {
     pub max_heap: Option<Bytes>,
 }
 
-/// Reads the regions of process `pid` and their pages.
+/// Reads the regions of process `pid` and their pages. `shared` is the shared memory of the processes before it.
 pub fn inspect(
     root: &Root,
     machine: &MachineState,
     pid: u32,
     options: Options,
+    shared: &mut SharedMemory,
 ) -> Result<Inspected, ProcessError> {
     let process = Process::read(root, pid)?;
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
@@ -61,11 +64,15 @@ pub fn inspect(
     let is_jvm = hugewise_jvm::regions::has_libjvm(&vmas);
     let mut totals = Totals::default();
     parts.iter().for_each(|(_, counts)| totals.add(&counts.once(), machine));
+    let counted_before = shared.add(root, machine, pid, &vmas);
     let regions = parts
         .into_iter()
         .map(|(part, counts)| region(machine, &process, part, &counts, &folios, options))
         .collect();
-    Ok(Inspected::new(process, is_jvm, source, totals, folios.map(|_| true), Some(regions), notes))
+    let folio_sizes = folios.map(|_| true);
+    let mut inspected = Inspected::new(process, is_jvm, source, totals, folio_sizes, Some(regions), notes);
+    inspected.counted_before = counted_before;
+    Ok(inspected)
 }
 
 /// All mappings of a process, named and counted.
@@ -127,7 +134,8 @@ fn region(
     options: Options,
 ) -> InspectedRegion {
     let pages = &counts.pages;
-    let words = counts.reason.map(|(reason, _)| reason_words::words(reason, counts, process.pid, machine));
+    let words =
+        counts.reason.map(|(reason, _)| reason_words::words(reason, part.kind, counts, process.pid, machine));
     let reason = counts.reason.map(|(judged, bytes)| (judged.reason, bytes));
     let (detail, actions) = words.map(|words| (words.detail, words.actions)).unzip();
     InspectedRegion {

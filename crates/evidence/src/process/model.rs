@@ -48,6 +48,8 @@ pub struct Inspected {
     pub thp_enabled: Reading<bool>,
     /// Sums over all regions. Memory that is mapped several times is counted once.
     pub totals: Totals,
+    /// Of the totals, bytes of shared memory by page size that an earlier process of the same output has as well.
+    pub counted_before: BTreeMap<PageSize, Bytes>,
     /// Whether folio sizes were read; if they are unknown, base pages include those of mTHP.
     pub folio_sizes: Reading<bool>,
     /// Regions in the order of their addresses; null if only the totals were read.
@@ -77,6 +79,7 @@ impl Inspected {
             names_from,
             thp_enabled: process.thp_enabled,
             totals,
+            counted_before: BTreeMap::new(),
             folio_sizes,
             regions,
             notes,
@@ -130,6 +133,22 @@ impl Totals {
             self.on(size, bytes);
         }
     }
+}
+
+/// The sums over several processes. Shared memory of several of them is counted once.
+pub fn sum(found: &[Inspected]) -> Totals {
+    let mut sum = Totals::default();
+    for inspected in found {
+        let totals = &inspected.totals;
+        sum.swapped_bytes += totals.swapped_bytes;
+        for (size, bytes) in &totals.bytes_by_page_size {
+            let before = inspected.counted_before.get(size).copied().unwrap_or_default();
+            let bytes = bytes.saturating_sub(before);
+            sum.resident_bytes += bytes;
+            sum.on(*size, bytes);
+        }
+    }
+    sum
 }
 
 /// Sums the bytes on pages larger than `base`.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use hugewise_databases::postgres;
 use hugewise_jvm::regions::{self, Source};
 use hugewise_linux::{
     proc::{process::Process, smaps::Vma},
@@ -18,6 +19,8 @@ use super::{Options, stacks::Stacks};
 pub enum Kind {
     /// Memory of a JVM that its large-page flags affect: heap, card table, code cache …
     JvmLargePages,
+    /// Memory of a database server that its huge-page setting affects: the shared memory of PostgreSQL.
+    Database,
     /// Memory of malloc: main arena, other arenas, named mappings.
     Malloc,
     /// Stack of a thread.
@@ -76,6 +79,7 @@ pub fn name(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> N
             part.kind = Kind::Malloc;
         }
     }
+    everywhere = overlay(everywhere, database(vmas));
     let own = jvm(root, process, vmas, options);
     Naming {
         parts: if own.parts.is_empty() { everywhere } else { overlay(everywhere, own.parts) },
@@ -112,6 +116,27 @@ fn jvm(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> Naming
         })
         .collect();
     Naming { parts, source, notes }
+}
+
+/// The regions of a database server.
+fn database(vmas: &[Vma]) -> Vec<Part> {
+    let shared = postgres::shared_memory(vmas).filter(|_| postgres::runs_in(vmas));
+    let part = |vma: &Vma| Part {
+        addresses: vma.addresses.clone(),
+        name: "PostgreSQL shared memory".to_owned(),
+        kind: Kind::Database,
+        of_jvm: None,
+    };
+    shared.map(part).into_iter().collect()
+}
+
+/// Whether the command line of a server excludes pages of a pool; the configuration, which is not read, may as well.
+pub fn excludes_pool(command: &[String]) -> bool {
+    let value = |word: &String| match word.split_once("huge_pages=")? {
+        ("" | "--" | "-c", value) => Some(value == "off"),
+        _ => None,
+    };
+    command.iter().rev().find_map(value).unwrap_or(false)
 }
 
 /// Name of explicit huge pages whose user is unknown.
@@ -328,6 +353,30 @@ mod tests {
         );
         let all: Vec<_> = all.iter().map(|p| (p.addresses.start, p.addresses.end, p.name.as_str())).collect();
         assert_eq!(all, [(0, 50, "a"), (50, 60, "x"), (60, 90, "a"), (90, 250, "y"), (250, 300, "b")]);
+    }
+
+    #[test]
+    fn the_shared_memory_of_a_server_is_named_on_both_kinds_of_pages() {
+        let program = vma(0x1000..0x2000, "r-xp", "/usr/lib/postgresql/15/bin/postgres");
+        for name in ["/dev/zero (deleted)", "/anon_hugepage (deleted)"] {
+            let shared = Vma {
+                is_shared: true,
+                is_hugetlb: name.starts_with("/anon"),
+                ..vma(0x20_0000..0x80_0000, "rw-s", name)
+            };
+            let own = database(&[program.clone(), shared.clone()]);
+            let kinds: Vec<_> = own.iter().map(|part| (part.addresses.clone(), part.kind)).collect();
+            assert_eq!(kinds, [(0x20_0000..0x80_0000, Kind::Database)], "{name}");
+            let other = Vma { name: "/usr/bin/other".to_owned(), ..program.clone() };
+            assert_eq!(database(&[other, shared]), []);
+        }
+    }
+
+    #[test]
+    fn a_server_may_exclude_pools_on_its_command_line() {
+        let excludes = |line: &str| excludes_pool(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(excludes("postgres -D x -c huge_pages=off") && excludes("postgres --huge_pages=off"));
+        assert!(!excludes("postgres -c huge_pages=off -chuge_pages=try") && !excludes("postgres -D x"));
     }
 
     #[test]

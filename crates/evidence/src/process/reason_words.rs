@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hugewise_linux::{action::Action, hugepages::pools::Pool, proc::smaps::Memory};
 
 use super::{
-    MachineState, PartCounts,
+    Kind, MachineState, PartCounts,
     reason_by_settings::{Reason, ReasonWithCauses},
 };
 
@@ -18,7 +18,13 @@ pub struct Words {
 }
 
 /// The reason as text, without claims beyond the readings.
-pub fn words(judged: ReasonWithCauses, counts: &PartCounts, pid: u32, machine: &MachineState) -> Words {
+pub fn words(
+    judged: ReasonWithCauses,
+    kind: Kind,
+    counts: &PartCounts,
+    pid: u32,
+    machine: &MachineState,
+) -> Words {
     let setting = match counts.memory {
         Memory::Shared => &machine.shared,
         _ => &machine.anonymous,
@@ -79,6 +85,21 @@ pub fn words(judged: ReasonWithCauses, counts: &PartCounts, pid: u32, machine: &
             Some(Action::new(
                 "Free memory on this machine, so that the kernel stops swapping the process out",
             )),
+        ),
+        Reason::PoolShortAtStart if kind == Kind::Database => (
+            format!(
+                "PostgreSQL requests pages of a pool for it unless huge_pages is off, and it is on base pages: either the pool was too small when the server started ({}), or huge_pages is off in its configuration; {file} is {word}, {}",
+                pools(&machine.pools),
+                match word.as_str() {
+                    "never" | "deny" => "so it gets no transparent huge pages either",
+                    "advise" => "and PostgreSQL does not advise, so it gets no transparent huge pages either",
+                    _ => "so transparent huge pages are possible where address and file offset are aligned",
+                }
+            ),
+            Some(
+                Action::new("Count the pages that the server needs, add them, then restart it")
+                    .by("sudo hugewise plan -- postgres -D FOLDER"),
+            ),
         ),
         Reason::PoolShortAtStart => (
             format!(

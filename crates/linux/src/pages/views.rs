@@ -60,6 +60,39 @@ pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
     views
 }
 
+/// Shared memory of several processes, whose pages are counted once.
+#[derive(Default)]
+pub struct SharedByProcesses(BTreeMap<((u64, u64), u64), CountedOffsets>);
+
+impl SharedByProcesses {
+    /// Adds the shared mappings of a process. Returns the bytes of each that earlier processes have as well, by index;
+    /// mappings of memory that the process itself maps before are left out.
+    pub fn add(&mut self, root: &Root, pid: u32, vmas: &[Vma]) -> Views {
+        let own = find(root, pid, vmas);
+        let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok();
+        let mut views = Views::new();
+        for (index, vma) in vmas.iter().enumerate() {
+            let resident = vma.rss + vma.hugetlb;
+            if vma.inode == 0 || !vma.is_shared || resident == Bytes::ZERO || own.contains_key(&index) {
+                continue;
+            }
+            let seen = self.0.entry((vma.device, vma.inode)).or_default();
+            let (mut bytes, mut huge) = (0, 0);
+            for mapped in present(pagemap.as_ref(), vma) {
+                let (before, _) = seen.add(mapped.addresses, vma.addresses.start);
+                bytes += before;
+                huge += if mapped.huge { before } else { 0 };
+            }
+            if bytes > 0 {
+                let of = vma.addresses.start;
+                let (bytes, huge) = (Bytes(bytes).min(resident), Bytes(huge).min(resident));
+                views.insert(index, View { of, bytes, huge });
+            }
+        }
+        views
+    }
+}
+
 fn any_overlap(indices: &[usize], vmas: &[Vma]) -> bool {
     let mut offsets: Vec<Range<u64>> = indices.iter().map(|index| offsets(&vmas[*index])).collect();
     offsets.sort_unstable_by_key(|offsets| offsets.start);
@@ -175,6 +208,21 @@ mod tests {
             views.get(&2),
             Some(&View { of: 0x10_0000, bytes: Bytes::from_kib(32), huge: Bytes::ZERO })
         );
+    }
+
+    #[test]
+    fn what_several_processes_share_is_counted_with_the_first() {
+        let nowhere = Root::at("/nonexistent");
+        let mut shared = SharedByProcesses::default();
+        let first = [vma(0x10_0000, 0, 64)];
+        assert!(shared.add(&nowhere, 1, &first).is_empty());
+        // The second process has more of the file resident, maps it twice, and maps another file.
+        let other = Vma { inode: 8, ..vma(0x40_0000, 0, 64) };
+        let second = [vma(0x20_0000, 0, 96), vma(0x30_0000, 0, 96), other];
+        let views = shared.add(&nowhere, 2, &second);
+        let counted: Vec<_> = views.iter().map(|(index, view)| (*index, view.bytes)).collect();
+        assert_eq!(counted, [(0, Bytes::from_kib(64))]);
+        assert_eq!(shared.add(&nowhere, 3, &second[..1])[&0].bytes, Bytes::from_kib(96));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use std::{
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use hugewise_evidence::process::{self as evidence, Document, Failed, Inspected, MachineState, Options};
+use hugewise_evidence::process::{
+    self as evidence, Document, Failed, Inspected, MachineState, Options, SharedMemory,
+};
 use hugewise_linux::{
     cgroup::processes,
     interrupt::Interrupt,
@@ -164,9 +166,10 @@ fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result
     };
     ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
     let options = Options { attach: inspect.attach, full: inspect.full, ..Options::default() };
-    let reported = |pid| match inspect.all {
+    let mut shared = SharedMemory::default();
+    let mut reported = |pid| match inspect.all {
         true => evidence::inspect_totals(root, &machine, pid),
-        false => evidence::inspect(root, &machine, pid, options),
+        false => evidence::inspect(root, &machine, pid, options, &mut shared),
     };
     // Processes that were not named on the command line and have no memory or have ended are not failures.
     let is_named = !inspect.all && inspect.cgroup.is_none();

@@ -7,7 +7,7 @@ use std::{
 
 use comfy_table::Table;
 use hugewise_evidence::process::{
-    Failed, Inspected, InspectedRegion, Kind, MachineState, Reason, Totals, huge,
+    Failed, Inspected, InspectedRegion, Kind, MachineState, Reason, Totals, huge, sum,
 };
 use hugewise_linux::{
     action::Action,
@@ -51,6 +51,12 @@ pub fn text(
         page.table(&table(&rows, machine, inspected.folio_sizes.known().is_some(), full))?;
         reasons(&mut page, &rows)?;
         unknown(&mut page, inspected, machine)?;
+    }
+    if found.len() > 1 {
+        page.line("", "")?;
+        let count = found.len();
+        let text = memory(&sum(found));
+        page.wrapped("TOTAL", &format!("{count} processes, shared memory counted once: {text}"))?;
     }
     if !found.is_empty() && !failed.is_empty() {
         page.line("", "")?;

@@ -85,6 +85,10 @@ fn reason(seen: &MappingReadings, machine: &MachineState) -> Reason {
         Memory::Shared => &machine.shared,
         _ => &machine.anonymous,
     };
+    // Whether the place of shared memory suits transparent huge pages has no effect on pages of a pool.
+    if seen.wants_pool && seen.memory == Memory::Shared {
+        return Reason::PoolShortAtStart;
+    }
     let Some(pmd) = machine.pmd() else { return Reason::OffGlobally };
     if let Some(reason) = reason::by_place(seen.memory, &seen.addresses, seen.offset, pmd) {
         return reason;

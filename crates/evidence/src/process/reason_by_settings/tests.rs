@@ -144,6 +144,24 @@ fn evidence_of_one_mapping_goes_before_guesses() {
 }
 
 #[test]
+fn the_pool_is_named_before_the_place_of_shared_memory() -> Result<(), &'static str> {
+    let shared = MappingReadings { memory: Memory::Shared, offset: 0x1000, ..seen() };
+    assert_eq!(why(&shared, "madvise"), Some(Reason::NotAligned));
+    let wanted = MappingReadings { wants_pool: true, ..shared };
+    let machine = machine("madvise");
+    let judged = judge(&wanted, &machine).ok_or("no reason")?;
+    assert_eq!(judged.reason, Reason::PoolShortAtStart);
+    let mut counts = PartCounts::default();
+    counts.memory = Memory::Shared;
+    let said = words(judged, Kind::Database, &counts, 7, &machine).detail;
+    assert!(
+        said.contains("PostgreSQL requests") && said.contains("/sys/kernel/mm/enabled is never"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
 fn files_and_the_kernel_are_not_judged_by_settings() {
     assert_eq!(why(&MappingReadings { memory: Memory::File, ..seen() }, "never"), Some(Reason::File));
     assert_eq!(why(&MappingReadings { memory: Memory::Kernel, ..seen() }, "never"), Some(Reason::Kernel));
@@ -155,7 +173,7 @@ fn candidates_are_those_that_the_counters_allow() -> Result<(), &'static str> {
     let judged = judge(&advised(), &machine).ok_or("no reason")?;
     let all = [Reason::AdvisedAfterTouch, Reason::FragmentationThen, Reason::SplitSince];
     assert_eq!(judged.candidates(), all);
-    let said = words(judged, &PartCounts::default(), 7, &machine).detail;
+    let said = words(judged, Kind::Anonymous, &PartCounts::default(), 7, &machine).detail;
     assert!(said.contains("3 failures") && said.contains("possible causes"), "{said}");
     // No allocation failed, and no huge page was split: one cause remains.
     (machine.fault_fallbacks, machine.splits) = (Some(0), Some(0));
