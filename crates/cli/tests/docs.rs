@@ -84,7 +84,8 @@ fn pages_show_what_the_commands_print() -> Result<()> {
 fn every_page_is_in_the_index() -> Result<()> {
     let index = fs::read_to_string(repository().join("docs/README.md"))?;
     for page in pages()? {
-        let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = page.strip_prefix(repository().join("docs")).unwrap_or(&page).display().to_string();
+        let name = if page.ends_with("README.md") { "README.md".to_owned() } else { name };
         assert!(name == "README.md" || index.contains(&format!("({name})")), "docs/README.md lacks {name}");
     }
     Ok(())
@@ -94,11 +95,13 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README.md and all pages of docs/.
+/// README.md and all pages of docs/ and docs/programs/.
 fn pages() -> io::Result<Vec<PathBuf>> {
     let mut pages = vec![repository().join("README.md")];
-    for entry in fs::read_dir(repository().join("docs"))? {
-        pages.push(entry?.path());
+    for folder in ["docs", "docs/programs"] {
+        for entry in fs::read_dir(repository().join(folder))? {
+            pages.push(entry?.path());
+        }
     }
     pages.retain(|page| page.extension().is_some_and(|e| e == "md") && page.exists());
     pages.sort();

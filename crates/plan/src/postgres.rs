@@ -190,7 +190,9 @@ fn give_back(facts: &mut Facts, running: Option<RunningServer>) {
     let Some((bytes, Some(size))) = running.and_then(|server| server.shared_memory) else { return };
     if let Reading::Known(pools) = &mut facts.pools {
         for pool in pools.iter_mut().filter(|pool| pool.page_size == size && pool.node.is_none()) {
-            pool.free = (pool.free + bytes.pages_needed(size)).min(pool.total);
+            // Its pages that were never touched are reserved, and not used.
+            pool.free = (pool.available() + bytes.pages_needed(size)).min(pool.total);
+            pool.reserved = Some(Pages(0));
         }
     }
 }
@@ -217,7 +219,10 @@ fn options(settings: &Settings, planned: PageSize, requested: PageSize) -> Vec<S
 mod tests {
     use std::error::Error;
 
-    use hugewise_linux::{hugepages::contiguity::Scan, testing::tree};
+    use hugewise_linux::{
+        hugepages::{contiguity::Scan, pools::Pool},
+        testing::tree,
+    };
 
     use super::*;
     use crate::plan::StartOutcome;
@@ -329,6 +334,16 @@ mod tests {
             (StartOutcome::GetsHugePages, Pages(0))
         );
         assert!(plan.notes.iter().any(|note| note.contains("process 7")), "{:?}", plan.notes);
+        // Its pages that were not touched are reserved.
+        let (mut facts, _) = machine(100, 72)?;
+        let reserve = |facts: &mut Facts, reserved| {
+            if let Reading::Known(pools) = &mut facts.pools {
+                pools.iter_mut().for_each(|pool| pool.reserved = Some(reserved));
+            }
+        };
+        reserve(&mut facts, Pages(44));
+        give_back(&mut facts, readings.running);
+        assert_eq!(facts.machine_pools().map(Pool::available).collect::<Vec<_>>(), [Pages(100)]);
         readings.running = Some(server(None));
         assert_eq!(planned(&readings, 0, 1)?.verdict.outcome, StartOutcome::Exits);
         Ok(())

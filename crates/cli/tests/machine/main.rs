@@ -25,6 +25,7 @@ mod memory_limit;
 mod native;
 mod needs;
 mod plan;
+mod postgres;
 mod pretouch;
 mod program;
 mod record;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         native::trials(),
         java::trials(),
         plan::trials(),
+        postgres::trials(),
         explain::trials(),
         untouched::trials(),
         program::trials(),

@@ -38,6 +38,8 @@ pub enum Need {
     Java,
     /// A JDK of this major version is installed.
     Jdk(u32),
+    /// PostgreSQL 15 or later is installed.
+    Postgres,
     /// A C compiler with glibc.
     Compiler,
     /// The jars of the off-heap caches of docs/run.md.
@@ -68,6 +70,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Thp => Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists(),
         Need::Java => !jdks().is_empty(),
         Need::Jdk(major) => jdks().iter().any(|jdk| jdk.major == major),
+        Need::Postgres => postgres().is_some(),
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
@@ -85,6 +88,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Thp => "a kernel without THP",
         Need::Java => "no JDK",
         Need::Jdk(major) => return (!met).then(|| format!("no JDK {major}")),
+        Need::Postgres => "no PostgreSQL 15 or later in /usr/lib/postgresql",
         Need::Compiler => "no cc",
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
@@ -95,6 +99,15 @@ pub fn missing(need: Need) -> Option<String> {
         Need::KernelTools => "HUGEWISE_THPMAPS and HUGEWISE_PAGE_TYPES name no programs",
     };
     (!met).then(|| reason.to_owned())
+}
+
+/// The program of the newest PostgreSQL, of 15 at least, where Debian's packages put it.
+pub fn postgres() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let major = |name: std::ffi::OsString| name.to_str()?.parse::<u32>().ok().filter(|major| *major >= 15);
+    let newest = versions.filter_map(|version| major(version.file_name())).max()?;
+    Some(PathBuf::from(format!("/usr/lib/postgresql/{newest}/bin/postgres")))
+        .filter(|program| program.is_file())
 }
 
 /// All JDKs in the usual folders, the newest first.

@@ -1,0 +1,216 @@
+//! PostgreSQL: a server takes the planned pages, one page fewer has the predicted result, and `inspect` names its shared
+//! memory. The server is started for real, as a user without privileges.
+
+use std::{
+    error::Error,
+    fs,
+    os::unix::{fs::chown, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use hugewise_linux::{
+    hugepages::pools,
+    proc::tree,
+    root::Root,
+    sys::process::terminate_process,
+    units::{PageSize, Pages},
+};
+use hugewise_plan::plan::{Plan, StartOutcome};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    TestResult, Trial,
+    needs::{
+        Need::{Pool, Postgres, Root as RootNeeded},
+        postgres,
+    },
+    plan::with_pool,
+    start::{hugewise, run},
+    trial,
+};
+
+/// `nobody` and `nogroup`: the server refuses root.
+const USER: u32 = 65534;
+/// Longest wait for a server to be ready or to exit.
+const MAX_START_TIME: Duration = Duration::from_secs(60);
+
+pub fn trials() -> Vec<Trial> {
+    let needs = [RootNeeded, Pool, Postgres];
+    vec![
+        trial(
+            "postgres: a server takes the planned pages, and none if one is missing",
+            &needs,
+            planned_pages,
+        ),
+        trial(
+            "postgres: inspect names the shared memory, and counts it once",
+            &needs,
+            named_and_counted_once,
+        ),
+    ]
+}
+
+/// A data folder, and options of its server.
+struct Cluster {
+    folder: TempDir,
+    postgres: PathBuf,
+}
+
+impl Cluster {
+    fn create() -> Result<Cluster, Box<dyn Error>> {
+        let cluster = Cluster { folder: tempfile::tempdir()?, postgres: postgres().ok_or("no PostgreSQL")? };
+        chown(cluster.folder.path(), Some(USER), Some(USER))?;
+        let initdb = cluster.postgres.with_file_name("initdb");
+        let created = as_user(&initdb).arg("-D").arg(cluster.data()).arg("--no-sync").output()?;
+        match created.status.success() {
+            true => Ok(cluster),
+            false => Err(String::from_utf8_lossy(&created.stderr).into()),
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The command line of the server.
+    fn line(&self, options: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
+        let path = |path: &Path| path.to_str().map(str::to_owned).ok_or("a path that is not UTF-8");
+        let sockets = format!("unix_socket_directories={}", self.folder.path().display());
+        let start = [path(&self.postgres)?, "-D".to_owned(), path(&self.data())?];
+        let own = ["-c", sockets.as_str(), "-c", "listen_addresses="];
+        Ok(start.into_iter().chain(own.iter().chain(options).map(|word| (*word).to_owned())).collect())
+    }
+
+    fn plan(&self, options: &[&str]) -> Result<Plan, Box<dyn Error>> {
+        let planned = hugewise(&["plan", "--json", "--"]).args(self.line(options)?).output()?;
+        serde_json::from_slice(&planned.stdout)
+            .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&planned.stderr)).into())
+    }
+
+    /// Starts the server; `None` if it exits instead.
+    fn start(&self, options: &[&str]) -> Result<Option<Server>, Box<dyn Error>> {
+        let line = self.line(options)?;
+        let mut command = as_user(Path::new(&line[0]));
+        let mut server = Server(command.args(&line[1..]).spawn()?);
+        let begin = Instant::now();
+        while begin.elapsed() < MAX_START_TIME {
+            if server.0.try_wait()?.is_some() {
+                return Ok(None);
+            }
+            let lock = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+            if lock.lines().last().is_some_and(|status| status.trim() == "ready") {
+                return Ok(Some(server));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Err("the server did not become ready".into())
+    }
+}
+
+fn as_user(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.uid(USER).gid(USER).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// A server that runs until it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // With SIGTERM it waits for its clients; there are none.
+        let _ = terminate_process(self.0.id(), || true);
+        let _ = self.0.wait();
+    }
+}
+
+/// Pages of a pool that are used or reserved.
+fn taken(size: PageSize) -> Result<Pages, Box<dyn Error>> {
+    let pools = pools::read(&Root::live())?;
+    let pool =
+        pools.iter().find(|pool| pool.page_size == size && pool.node.is_none()).ok_or("no such pool")?;
+    Ok(pool.used() + pool.reserved.unwrap_or_default())
+}
+
+fn planned_pages() -> TestResult {
+    let cluster = Cluster::create()?;
+    for connections in ["max_connections=100", "max_connections=1000"] {
+        let options = |huge_pages| ["-c", "shared_buffers=128MB", "-c", connections, "-c", huge_pages];
+        let (tries, insists) = (options("huge_pages=try"), options("huge_pages=on"));
+        let plan = cluster.plan(&tries)?;
+        let [pool] = &plan.pools[..] else { return Err(format!("one pool was expected: {plan:#?}").into()) };
+        let (size, needed) = (pool.page_size_bytes, pool.pages_needed);
+        let outcome = |options: &[&str]| Ok::<_, Box<dyn Error>>(cluster.plan(options)?.verdict.outcome);
+        with_pool(size, needed, || {
+            assert_eq!(outcome(&insists)?, StartOutcome::GetsHugePages);
+            let _server = cluster.start(&insists)?.ok_or("it does not start on the planned pages")?;
+            assert_eq!(taken(size)?, needed, "{connections}");
+            // The running server is planned for with the size of its shared memory, and gives its pages back.
+            let again = cluster.plan(&insists)?;
+            let pool = again.pools.first().ok_or("a pool was expected")?;
+            assert_eq!((pool.pages_needed, pool.pages_to_add), (needed, Pages(0)), "{again:#?}");
+            Ok(())
+        })?;
+        with_pool(size, needed.saturating_sub(Pages(1)), || {
+            assert_eq!(outcome(&tries)?, StartOutcome::FallsBack);
+            let server = cluster.start(&tries)?.ok_or("it does not start with huge_pages=try")?;
+            assert_eq!(taken(size)?, Pages(0), "{connections}");
+            drop(server);
+            assert_eq!(outcome(&insists)?, StartOutcome::Exits);
+            assert!(cluster.start(&insists)?.is_none(), "it starts with a page too few");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// What `inspect` reports of the processes of a server.
+fn inspected(server: &Server) -> Result<Vec<Value>, Box<dyn Error>> {
+    let pids: Vec<String> =
+        tree::processes(&Root::live(), server.0.id()).iter().map(u32::to_string).collect();
+    let words: Vec<&str> = ["inspect", "--json"].into_iter().chain(pids.iter().map(String::as_str)).collect();
+    let printed = run(&words)?.ended_with(0)?.stdout;
+    Ok(printed.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
+
+/// The shared memory of a server in an inspected process.
+fn shared_memory(process: &Value) -> Result<&Value, Box<dyn Error>> {
+    let regions = process["regions"].as_array().ok_or("no regions")?;
+    let found = regions.iter().find(|region| region["kind"] == "database");
+    Ok(found.ok_or_else(|| format!("no region of a database: {process:#}"))?)
+}
+
+fn named_and_counted_once() -> TestResult {
+    let cluster = Cluster::create()?;
+    let plan = cluster.plan(&[])?;
+    let pool = plan.pools.first().ok_or("a pool was expected")?;
+    let size = pool.page_size_bytes;
+    for (pages, huge) in [(pool.pages_needed, true), (Pages(1), false)] {
+        with_pool(size, pages, || {
+            let server = cluster.start(&["-c", "huge_pages=try"])?.ok_or("it does not start")?;
+            let processes = inspected(&server)?;
+            let region = shared_memory(&processes[0])?;
+            assert_eq!(region["name"], "PostgreSQL shared memory");
+            let reason = if huge { Value::Null } else { "pool_short_at_start".into() };
+            assert_eq!(region["reason"], reason, "{region:#}");
+            let key = if huge { size.bytes().0 } else { 4096 }.to_string();
+            assert_eq!(region["bytes_by_page_size"][&key], region["resident_bytes"], "{region:#}");
+            let before: u64 =
+                processes.iter().filter_map(|process| process["counted_before"][&key].as_u64()).sum();
+            assert!(before > 0, "its processes share no memory: {processes:#?}");
+            if huge {
+                let all: u64 =
+                    processes.iter().filter_map(|process| process["totals"]["hugetlb_bytes"].as_u64()).sum();
+                let most = taken(size)? * size;
+                assert!(all - before <= most.0, "{all} less {before} is more than {most:?}");
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
