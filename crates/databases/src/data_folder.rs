@@ -48,6 +48,11 @@ pub enum FolderError {
          folder; remove their write permission, or run hugewise as uid {owner}", path.display()
     )]
     Replaceable { path: PathBuf, owner: u32, found: u32, mode: u32 },
+    #[error(
+        "the configuration in {} belongs to uid {configured}, and names a data folder of uid {uid}: it could run its \
+         code as that user; run hugewise as uid {uid}", path.display()
+    )]
+    OtherOwner { path: PathBuf, configured: u32, uid: u32 },
     #[error("the owner of the data folder, uid {uid}, is not in /etc/passwd; run hugewise as that user")]
     NoUser { uid: u32 },
 }
@@ -80,6 +85,18 @@ impl DataFolder {
         let users = Root::live().read("etc/passwd").unwrap_or_default();
         let owner = owner(&users, uid).ok_or(FolderError::NoUser { uid })?;
         Ok(DataFolder { path, uid, owner: Some(owner) })
+    }
+
+    /// The data folder that a configuration in this folder names. If this process changes its user, both must belong to
+    /// the same one.
+    pub fn named_here(&self, data: DataFolder) -> Result<DataFolder, FolderError> {
+        match self.owner == data.owner {
+            true => Ok(data),
+            false => {
+                let (path, configured) = (self.path.clone(), self.uid);
+                Err(FolderError::OtherOwner { path, configured, uid: data.uid })
+            }
+        }
     }
 }
 
@@ -114,6 +131,20 @@ mod tests {
         assert_eq!(owner(users, 101), Some(postgres));
         assert_eq!(owner(users, 104), None);
         assert_eq!(owner("a:x:7:\n", 7), None);
+    }
+
+    #[test]
+    fn a_configuration_starts_no_program_as_another_user() {
+        let folder = |uid| DataFolder {
+            path: PathBuf::from("/data"),
+            uid,
+            owner: Some(Owner { name: format!("user{uid}"), user: User { uid, gid: 7 } }),
+        };
+        assert!(folder(101).named_here(folder(101)).is_ok());
+        assert!(matches!(folder(1000).named_here(folder(101)), Err(FolderError::OtherOwner { .. })));
+        // Without root, everything runs as the present user.
+        let own = |uid| DataFolder { owner: None, ..folder(uid) };
+        assert!(own(1000).named_here(own(101)).is_ok());
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Server {
         };
         // A folder of configuration files names the data folder.
         let folder: PathBuf = server.parsed("data_directory")?;
-        server.data = DataFolder::open(&folder)?;
+        server.data = server.data.named_here(DataFolder::open(&folder)?)?;
         let version = server.value("server_version", &[])?;
         let size_kib: u64 = server.parsed("huge_page_size")?;
         let huge_page_size = match size_kib {
