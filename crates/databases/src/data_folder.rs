@@ -7,10 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hugewise_linux::{
-    root::Root,
-    sys::process::{self, User},
-};
+use hugewise_linux::{root::Root, sys::process, users::Account};
 
 /// Write permission for group and others.
 const WRITABLE: u32 = 0o022;
@@ -24,14 +21,7 @@ pub struct DataFolder {
     pub path: PathBuf,
     pub uid: u32,
     /// The owner; `None` if this process cannot change its user, and starts the program as its own.
-    pub owner: Option<Owner>,
-}
-
-/// The owner of a data folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    pub name: String,
-    pub user: User,
+    pub owner: Option<Account>,
 }
 
 /// Why the program of a data folder cannot be started.
@@ -82,8 +72,7 @@ impl DataFolder {
                 return Err(FolderError::Replaceable { path, owner: uid, found: found.uid(), mode });
             }
         }
-        let users = Root::live().read("etc/passwd").unwrap_or_default();
-        let owner = owner(&users, uid).ok_or(FolderError::NoUser { uid })?;
+        let owner = Account::of_uid(&Root::live(), uid).ok_or(FolderError::NoUser { uid })?;
         Ok(DataFolder { path, uid, owner: Some(owner) })
     }
 
@@ -106,15 +95,6 @@ fn is_replaceable(folder: &Metadata, owner: u32) -> bool {
     (uid != 0 && uid != owner) || (mode & WRITABLE != 0 && mode & STICKY == 0)
 }
 
-/// A user with its primary group in the text of /etc/passwd.
-fn owner(users: &str, uid: u32) -> Option<Owner> {
-    users.lines().find_map(|line| {
-        let [name, _, id, group, ..] = line.split(':').collect::<Vec<_>>()[..] else { return None };
-        let gid = group.parse().ok().filter(|_| id.parse() == Ok(uid))?;
-        Some(Owner { name: name.to_owned(), user: User { uid, gid } })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -122,23 +102,21 @@ mod tests {
         os::unix::fs::{PermissionsExt, chown, symlink},
     };
 
-    use super::*;
+    use hugewise_linux::users::User;
 
-    #[test]
-    fn a_user_has_the_group_of_its_entry() {
-        let users = "root:x:0:0:root:/root:/bin/bash\nbroken\npostgres:x:101:104:,,,:/var:/bin/sh\n";
-        let postgres = Owner { name: "postgres".to_owned(), user: User { uid: 101, gid: 104 } };
-        assert_eq!(owner(users, 101), Some(postgres));
-        assert_eq!(owner(users, 104), None);
-        assert_eq!(owner("a:x:7:\n", 7), None);
-    }
+    use super::*;
 
     #[test]
     fn a_configuration_starts_no_program_as_another_user() {
         let folder = |uid| DataFolder {
             path: PathBuf::from("/data"),
             uid,
-            owner: Some(Owner { name: format!("user{uid}"), user: User { uid, gid: 7 } }),
+            owner: Some(Account {
+                name: format!("user{uid}"),
+                user: User { uid, gid: 7 },
+                home: PathBuf::from("/"),
+                groups: Vec::new(),
+            }),
         };
         assert!(folder(101).named_here(folder(101)).is_ok());
         assert!(matches!(folder(1000).named_here(folder(101)), Err(FolderError::OtherOwner { .. })));

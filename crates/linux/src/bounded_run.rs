@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::sys::process::{GroupLeader, User};
+use crate::{sys::process::GroupLeader, users::User};
 
 /// Limit of each output stream, in bytes; a program that prints more blocks until the time limit.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;

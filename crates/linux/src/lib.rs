@@ -29,3 +29,4 @@ pub mod sys;
 pub mod testing;
 pub mod tracefs;
 pub mod units;
+pub mod users;

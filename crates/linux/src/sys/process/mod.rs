@@ -1,5 +1,8 @@
 //! Child processes in process groups of their own: start, wait with resource usage, kill the whole group.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs::File,
     io,
@@ -15,14 +18,10 @@ use std::{
 use libc::{c_int, c_ulong};
 
 use super::{checked, pidfd, wait_readable};
-use crate::units::Bytes;
-
-/// A user for a child process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User {
-    pub uid: u32,
-    pub gid: u32,
-}
+use crate::{
+    units::Bytes,
+    users::{Account, User},
+};
 
 /// A running child that leads its own process group.
 #[derive(Debug)]
@@ -110,6 +109,34 @@ impl GroupLeader {
         command.uid(user.uid).gid(user.gid);
         // SAFETY: the closure runs between fork and exec and makes only the calls above.
         GroupLeader::spawn(unsafe { command.pre_exec(confine) }, false)
+    }
+
+    /// Like [`GroupLeader::start`], as another user, whose home is in its environment; in the present folder, or in `/`
+    /// if that user may not enter it.
+    pub fn start_for(
+        command: &mut Command,
+        account: &Account,
+        thp_disabled: bool,
+    ) -> io::Result<GroupLeader> {
+        let User { uid, gid } = account.user;
+        let groups = account.groups.clone();
+        let become_user = move || {
+            // SAFETY: the calls are async-signal-safe; the pointers are to `groups`, which lives as long as the closure,
+            // and to literals that end in a zero.
+            unsafe {
+                checked(libc::setgroups(groups.len(), groups.as_ptr()))?;
+                checked(libc::setgid(gid))?;
+                checked(libc::setuid(uid))?;
+                if libc::access(c".".as_ptr(), libc::X_OK) != 0 {
+                    checked(libc::chdir(c"/".as_ptr()))?;
+                }
+            }
+            Ok(())
+        };
+        command.env("HOME", &account.home).env("USER", &account.name).env("LOGNAME", &account.name);
+        // SAFETY: the closure runs between fork and exec and makes only the calls above. The death signal is set after
+        // it, because the kernel clears it with a change of the user.
+        GroupLeader::spawn(unsafe { command.process_group(0).pre_exec(become_user) }, thp_disabled)
     }
 
     /// The process id, which is also the process group id.
@@ -332,88 +359,4 @@ pub fn thread_id() -> u32 {
 
 fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_usec.unsigned_abs() as u32 * 1000)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        io::Read,
-        os::{fd::OwnedFd, unix::net::UnixStream},
-    };
-
-    use super::*;
-
-    fn wait(mut child: GroupLeader) -> io::Result<ChildExit> {
-        loop {
-            if let Some(ended) = child.wait(Duration::from_secs(10))? {
-                return Ok(ended);
-            }
-        }
-    }
-
-    #[test]
-    fn the_exit_status_and_usage_come_back() -> io::Result<()> {
-        let ended = wait(GroupLeader::start(Command::new("sh").args(["-c", "exit 3"]), false)?)?;
-        assert_eq!(ended.status.code(), Some(3));
-        assert!(ended.minor_faults > 0);
-        Ok(())
-    }
-
-    /// A shell and its utilities are smaller than this process; the copy that forks is as large.
-    #[test]
-    fn the_peak_is_that_of_the_program_and_not_of_its_starter() -> io::Result<()> {
-        let touched = vec![1u8; 64 << 20];
-        let start = |script: &str| wait(GroupLeader::start(Command::new("sh").args(["-c", script]), false)?);
-        let small = start("exit 0")?;
-        assert_eq!(small.max_rss, None);
-        let large = start("x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0")?;
-        assert!(large.max_rss.is_some_and(|max| max > Bytes(200_000_000)), "{:?}", large.max_rss);
-        assert_eq!(touched[1 << 20], 1);
-        Ok(())
-    }
-
-    #[test]
-    fn code_of_another_user_has_no_group_terminal_or_file_of_ours() -> io::Result<()> {
-        if !is_root() {
-            return Ok(());
-        }
-        let secret = File::open("/etc/passwd")?;
-        // SAFETY: makes a descriptor inheritable.
-        checked(unsafe { libc::fcntl(secret.as_raw_fd(), libc::F_SETFD, 0) })?;
-        let (mut ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new("sh");
-        let script = "id -u; id -g; id -G; ls -m /proc/$$/fd; grep NoNewPrivs /proc/$$/status; \
-                      cut -d' ' -f5-7 /proc/$$/stat | sed s/$$/own/g";
-        command.args(["-c", script]).stdin(std::process::Stdio::null()).stdout(OwnedFd::from(theirs));
-        let child = GroupLeader::start_as(&mut command, User { uid: 65534, gid: 65533 })?;
-        drop(command);
-        let mut said = String::new();
-        ours.read_to_string(&mut said)?;
-        assert_eq!(wait(child)?.status.code(), Some(0));
-        // Process group, session, terminal.
-        assert_eq!(said, "65534\n65533\n65533\n0, 1, 2\nNoNewPrivs:\t1\nown own 0\n");
-        Ok(())
-    }
-
-    #[test]
-    fn thp_is_disabled_for_the_child_and_its_children() -> io::Result<()> {
-        let script = "sh -c 'grep -q THP_enabled:.0 /proc/self/status'";
-        assert!(wait(GroupLeader::start(Command::new("sh").args(["-c", script]), true)?)?.status.success());
-        Ok(())
-    }
-
-    #[test]
-    fn dropping_a_child_kills_its_group() -> io::Result<()> {
-        let (mut ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(OwnedFd::from(theirs));
-        let child = GroupLeader::start(&mut command, false)?;
-        drop(command); // Closes our copy of the other end.
-        let mut said = [0u8; 8];
-        ours.read_exact(&mut said)?;
-        drop(child);
-        // All writers are gone; otherwise this would block for a thousand seconds.
-        assert_eq!(ours.read(&mut said)?, 0);
-        Ok(())
-    }
 }
