@@ -6,6 +6,9 @@
 //! number of such samples is small for a program of any size. Until the region is resident and stops growing
 //! fast, `MAX_INTERVAL_GROWING` limits the interval, regardless of the cost.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -14,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hugewise_databases::postgres;
 use hugewise_jvm::{
     gc_log,
     regions::{Heap, HeapHints, HeapSource, locate_heap},
@@ -53,6 +57,8 @@ pub enum RegionOfInterest {
     Anonymous,
     /// The Java heap. The JVM's own log, in this file, has its addresses.
     JavaHeap(PathBuf),
+    /// The shared memory of PostgreSQL, which its processes have in common.
+    PostgresSharedMemory,
     /// A region that the program reports itself.
     Reported,
 }
@@ -88,6 +94,13 @@ pub struct Observer {
     samples_off_heap: bool,
     /// Coverage outside the Java heap in the sample with the largest resident size there.
     pub off_heap_coverage: Option<Coverage>,
+}
+
+/// Memory of a process.
+struct Amounts {
+    own: Bytes,
+    /// Shared memory, and pages of pools.
+    shared: Bytes,
 }
 
 impl Observer {
@@ -172,7 +185,14 @@ impl Observer {
     /// The processes, and the sum of their memory.
     fn read(&mut self, pid: u32) -> (Vec<u32>, Bytes) {
         let tree = tree::processes(&self.root, pid);
-        let memory = tree.iter().filter_map(|pid| self.memory(*pid)).sum();
+        let amounts: Vec<Amounts> = tree.iter().filter_map(|pid| self.amounts(*pid)).collect();
+        let own = amounts.iter().map(|amounts| amounts.own).sum::<Bytes>();
+        let shared = amounts.iter().map(|amounts| amounts.shared);
+        let memory = match self.region {
+            // Each process has a part of the same memory, one of them all that was used so far or nearly so.
+            RegionOfInterest::PostgresSharedMemory => own + shared.max().unwrap_or_default(),
+            _ => own + shared.sum::<Bytes>(),
+        };
         self.peak_memory = self.peak_memory.max(memory);
         (tree, memory)
     }
@@ -202,14 +222,16 @@ impl Observer {
         self.last_sample = Some(Instant::now());
     }
 
-    /// The sum of `VmRSS` and `HugetlbPages`; `VmRSS` does not include the latter.
-    fn memory(&self, pid: u32) -> Option<Bytes> {
+    /// `VmRSS` does not include the pages of pools.
+    fn amounts(&self, pid: u32) -> Option<Amounts> {
         let status = self.root.read(format!("proc/{pid}/status")).ok()?;
-        let amounts = status.lines().filter_map(|line| {
-            let value = line.strip_prefix("VmRSS:").or_else(|| line.strip_prefix("HugetlbPages:"))?;
+        let value = |key: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(key))?;
             value.parse::<Bytes>().ok()
-        });
-        Some(amounts.sum())
+        };
+        let shared = value("RssShmem:").unwrap_or_default();
+        let own = value("VmRSS:").unwrap_or_default().saturating_sub(shared);
+        Some(Amounts { own, shared: shared + value("HugetlbPages:").unwrap_or_default() })
     }
 
     fn region_coverage(&mut self, tree: &[u32]) -> Option<Coverage> {
@@ -238,6 +260,15 @@ impl Observer {
                 // starts others, as JMH does: the heap with most resident bytes counts, the last of equals.
                 let heaps = tree.iter().filter_map(|pid| self.heap_coverage(*pid)).collect::<Vec<_>>();
                 heaps.into_iter().max_by_key(|seen| seen.resident)
+            }
+            RegionOfInterest::PostgresSharedMemory => {
+                let read = |pid: &u32| smaps::read(&self.root, &pid.to_string()).ok();
+                let servers = tree.iter().filter_map(read).filter(|vmas| postgres::runs_in(vmas));
+                let coverage = |vmas: Vec<Vma>| {
+                    Some(smaps::coverage(postgres::shared_memory(&vmas), self.thp_size))
+                        .filter(|seen| seen.resident > Bytes::ZERO)
+                };
+                servers.filter_map(coverage).max_by_key(|seen| seen.resident)
             }
         }
     }
@@ -285,109 +316,4 @@ fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{error::Error, fs, io, path::Path};
-
-    use super::*;
-
-    /// A process of `machine` with a heap of ZGC; `resident` and `huge` are in KiB.
-    fn jvm(machine: &Path, pid: u32, children: &str, resident: u64, huge: u64) -> io::Result<()> {
-        let process = machine.join(format!("proc/{pid}"));
-        fs::create_dir_all(process.join(format!("task/{pid}")))?;
-        fs::write(process.join(format!("task/{pid}/children")), children)?;
-        fs::write(
-            process.join("smaps"),
-            format!(
-                "40000000000-40040000000 rw-s 00000000 00:01 9  /memfd:java_heap (deleted)\n\
-                 Size: 1048576 kB\nRss: {resident} kB\nShmemPmdMapped: {huge} kB\n"
-            ),
-        )
-    }
-
-    fn observer(machine: &Path) -> Result<Observer, Box<dyn Error>> {
-        let region = RegionOfInterest::JavaHeap(machine.join("no.log"));
-        Ok(Observer::new(&Root::at(machine), region, Some("2m".parse()?)))
-    }
-
-    /// ZGC maps its heap before it touches it; a sample may be taken before or during the touching.
-    #[test]
-    fn sampling_stays_frequent_until_the_heap_is_populated() -> Result<(), Box<dyn Error>> {
-        let machine = tempfile::tempdir()?;
-        let mut observer = observer(machine.path())?;
-        let mut sample = |resident, huge| -> io::Result<(Option<f64>, Duration)> {
-            jvm(machine.path(), 10, "", resident, huge)?;
-            // An expensive sample lengthens the interval, unless the region is unsettled.
-            observer.interval = MAX_INTERVAL;
-            observer.sample(10);
-            Ok((observer.coverage.as_ref().and_then(Coverage::share), observer.interval))
-        };
-        assert_eq!(sample(0, 0)?, (None, MAX_INTERVAL_GROWING));
-        assert_eq!(sample(4096, 4096)?, (Some(1.0), MAX_INTERVAL_GROWING));
-        assert_eq!(sample(8192, 4096)?, (Some(0.5), MAX_INTERVAL_GROWING));
-        let (share, interval) = sample(8704, 4352)?;
-        assert!(share == Some(0.5) && interval >= MAX_INTERVAL, "{share:?}, {interval:?}");
-        Ok(())
-    }
-
-    #[test]
-    fn one_dear_reading_does_not_end_the_readings() {
-        let of = Duration::from_micros;
-        assert_eq!(next_cost(of(150), of(4_100)), of(300));
-        assert_eq!(next_cost(of(300), of(150)), of(150));
-        assert_eq!(next_cost(Duration::ZERO, of(900)), of(900));
-    }
-
-    /// Growth leads to a sample, at once if it is large, and otherwise when it ends.
-    #[test]
-    fn memory_that_grows_is_sampled_before_the_interval_is_over() -> Result<(), Box<dyn Error>> {
-        let machine = tempfile::tempdir()?;
-        let mut observer = observer(machine.path())?;
-        let mut read = |resident: u64| -> Result<Option<Bytes>, Box<dyn Error>> {
-            jvm(machine.path(), 10, "", resident, 0)?;
-            fs::write(machine.path().join("proc/10/status"), format!("VmRSS: {resident} kB\n"))?;
-            observer.interval = Duration::from_secs(1000);
-            observer.sample_if_due(10);
-            Ok(observer.coverage.as_ref().map(|seen| Bytes(seen.resident.0 >> 10)))
-        };
-        assert_eq!(read(1000)?, Some(Bytes(1000)));
-        assert_eq!(read(1100)?, Some(Bytes(1000)));
-        assert_eq!(read(1300)?, Some(Bytes(1000)));
-        assert_eq!(read(1310)?, Some(Bytes(1310)));
-        assert_eq!(read(2000)?, Some(Bytes(2000)));
-        Ok(())
-    }
-
-    /// A buffer that is mapped at once and touched little by little, and address space that is only reserved.
-    #[test]
-    fn what_is_mapped_counts_before_it_is_touched() -> Result<(), Box<dyn Error>> {
-        let machine = tempfile::tempdir()?;
-        let process = machine.path().join("proc/10");
-        fs::create_dir_all(process.join("task/10"))?;
-        fs::write(process.join("task/10/children"), "")?;
-        let text = "7000000000-7040000000 rw-p 00000000 00:00 0 \nRss: 4096 kB\n\
-                    8000000000-8080000000 ---p 00000000 00:00 0 \nRss: 0 kB\n\
-                    9000000000-9000200000 rw-s 00000000 00:01 7 /dev/shm/x\nRss: 2048 kB\n";
-        fs::write(process.join("smaps"), text)?;
-        let mut observer = Observer::new(&Root::at(machine.path()), RegionOfInterest::Anonymous, None);
-        observer.sample(10);
-        assert_eq!(observer.largest_mapped, Bytes(1 << 30));
-        Ok(())
-    }
-
-    /// JMH's own JVM is on huge pages; the forked JVM, which runs the benchmark, is not.
-    #[test]
-    fn of_several_jvms_the_one_with_the_fullest_heap_counts() -> Result<(), Box<dyn Error>> {
-        let machine = tempfile::tempdir()?;
-        jvm(machine.path(), 10, "11 ", 4096, 4096)?;
-        jvm(machine.path(), 11, "", 8192, 0)?;
-        let mut observer = observer(machine.path())?;
-        observer.sample(10);
-        let seen = observer.coverage.ok_or("nothing was seen")?;
-        assert_eq!(seen.resident, Bytes(8192 << 10));
-        assert!(seen.huge.is_empty() || seen.huge.values().all(|bytes| *bytes == Bytes::ZERO));
-        Ok(())
-    }
 }
