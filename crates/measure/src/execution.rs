@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, ErrorKind, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
     thread,
@@ -20,6 +20,7 @@ use hugewise_linux::{
         exit_stop,
         process::{ChildExit, GroupLeader, monotonic_ns},
     },
+    users::Account,
 };
 use serde::Serialize;
 
@@ -27,6 +28,9 @@ use serde::Serialize;
 const SIGTERM_GRACE: Duration = Duration::from_secs(3);
 /// Largest part of each output of a program that is searched for figures, in bytes.
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// Name of the file with the standard output of a run.
+const STDOUT: &str = "stdout";
 
 /// How to start a program on a backing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +41,16 @@ pub struct Launch {
     pub environment: Vec<(String, Option<OsString>)>,
     /// Whether THP is disabled for the process.
     pub thp_disabled: bool,
+    /// User as whom it starts; `None` for the present one.
+    pub user: Option<Account>,
 }
 
 impl Launch {
+    /// A program that is not measured, with the present environment.
+    pub(crate) fn aside(command: &[String], user: Option<Account>) -> Launch {
+        Launch { command: command.iter().map(OsString::from).collect(), user, ..Launch::default() }
+    }
+
     /// A measuring process of this program, which gets its work as JSON.
     pub(crate) fn worker(program: &Path, subcommand: &str, work: &impl Serialize) -> Launch {
         let work = serde_json::to_value(work).unwrap_or_default().to_string();
@@ -61,7 +72,11 @@ impl Launch {
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
         self.set_environment(&mut command);
-        GroupLeader::start(&mut command, self.thp_disabled).map_err(failed)
+        match &self.user {
+            Some(user) => GroupLeader::start_for(&mut command, user, self.thp_disabled),
+            None => GroupLeader::start(&mut command, self.thp_disabled),
+        }
+        .map_err(failed)
     }
 
     /// The program, for messages.
@@ -230,11 +245,16 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// The file with the standard output.
+    pub(crate) fn stdout_in(folder: &Path) -> PathBuf {
+        folder.join(STDOUT)
+    }
+
     /// New files in `folder`, in place of those of an earlier run.
     pub(crate) fn in_folder(folder: &Path) -> io::Result<Output> {
         let new =
             |name| File::options().create(true).truncate(true).read(true).write(true).open(folder.join(name));
-        Ok(Output { stdout: new("stdout")?, stderr: new("stderr")? })
+        Ok(Output { stdout: new(STDOUT)?, stderr: new("stderr")? })
     }
 
     /// The files for the program.
@@ -283,7 +303,7 @@ mod tests {
         let launch = Launch {
             command: ["sh", "-c", script].map(OsString::from).to_vec(),
             environment: vec![("ADDED".to_owned(), Some("yes".into()))],
-            thp_disabled: false,
+            ..Launch::default()
         };
         let scratch = scratch_dir()?;
         let mut observer = Observer::new(&Root::live(), RegionOfInterest::Anonymous, None);

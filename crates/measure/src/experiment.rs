@@ -167,7 +167,7 @@ impl Experiment<'_> {
         ready: &mut BTreeSet<(usize, usize)>,
         result: &mut Comparison,
     ) -> Option<Prepared> {
-        if result.left_out.iter().any(|out| (out.case, out.arm) == (slot.case, slot.arm)) {
+        if result.leaves_out(slot.case, slot.arm) {
             return None;
         }
         let arm = self.design.arms[slot.arm];

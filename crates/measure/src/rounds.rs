@@ -14,13 +14,13 @@ use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, reading:
 use crate::{
     analysis,
     comparison::{Comparison, Figure, LeftOut, Round},
-    execution::{self, ExecutionError, Output},
+    execution::{self, ExecutionError, Launch, Output},
     experiment::{Experiment, ExperimentError, Progress, name_figures},
     fragmentation::{Held, HostError},
     host_memory,
     machine::{Machine, available_memory},
     schedule::{self, Slot},
-    serving,
+    serving::{self, Session},
     stopping::{Blocks, MIN_BLOCKS, TimeLimit},
     turns::{
         obstacle,
@@ -176,7 +176,8 @@ impl Experiment<'_> {
         for &slot in slots {
             let scratch = self.folder_of(slot)?;
             let memory_on_base = rounds.memory_on_base[slot.case];
-            let conditions = Conditions { sizes: self.sizes, scratch: &scratch, memory_on_base };
+            let conditions =
+                Conditions { sizes: self.sizes, scratch: &scratch, memory_on_base, session: None };
             let ready = self.prepare(slot, &conditions, &mut pools, machine, &mut rounds.ready, result);
             let Some(ready) = ready else { continue };
             let output = Output::in_folder(&scratch)
@@ -225,8 +226,34 @@ impl Experiment<'_> {
         machine: &mut Machine,
         result: &mut Comparison,
     ) -> Result<(), ExperimentError> {
-        let memory_on_base = rounds.memory_on_base[slot.case];
-        let conditions = Conditions { sizes: self.sizes, scratch: self.scratch, memory_on_base };
+        let Some(service) = &self.cases[slot.case].service else {
+            return self.run_prepared(slot, None, rounds, machine, result);
+        };
+        if result.leaves_out(slot.case, slot.arm) {
+            return Ok(());
+        }
+        let failed = |error| ExperimentError::execution(&self.describe(slot), error);
+        let marked = machine.mark(Launch::default());
+        let mut session = Session::open(service, marked, self.scratch, self.interrupt).map_err(failed)?;
+        let run = self.run_prepared(slot, Some(&mut session), rounds, machine, result);
+        let closed = session.close().map_err(failed);
+        run.and(closed)
+    }
+
+    fn run_prepared(
+        &self,
+        slot: Slot,
+        session: Option<&mut Session<'_>>,
+        rounds: &mut Rounds,
+        machine: &mut Machine,
+        result: &mut Comparison,
+    ) -> Result<(), ExperimentError> {
+        let conditions = Conditions {
+            sizes: self.sizes,
+            scratch: self.scratch,
+            memory_on_base: rounds.memory_on_base[slot.case],
+            session: session.as_deref(),
+        };
         let pools = &mut BTreeMap::new();
         let Some(prepared) = self.prepare(slot, &conditions, pools, machine, &mut rounds.ready, result)
         else {
@@ -234,7 +261,7 @@ impl Experiment<'_> {
         };
         let left = rounds.time.left();
         let timeout = self.rules.timeout.into_iter().chain(left).min();
-        let (round, named_by_run, mapped) = match self.run(slot, &prepared, machine, timeout) {
+        let (round, named_by_run, mapped) = match self.run(slot, &prepared, session, machine, timeout) {
             // The workload runs on the reference but not on this backing: that is a result.
             Err(ExperimentError::Run { reason, .. }) if slot.block.is_none() && slot.arm > 0 => {
                 result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
@@ -265,6 +292,7 @@ impl Experiment<'_> {
         &self,
         slot: Slot,
         prepared: &Prepared,
+        session: Option<&mut Session<'_>>,
         machine: &Machine,
         timeout: Option<Duration>,
     ) -> Result<(Round, Vec<Figure>, Bytes), ExperimentError> {
@@ -278,9 +306,9 @@ impl Experiment<'_> {
         let mut held = self.fragment(slot)?;
         let mut observer = self.observer(prepared);
         let before = VmStat::read(self.root).ok();
-        let executed = match &self.cases[slot.case].service {
-            Some(service) => {
-                serving::run(&launch, service, &mut observer, self.scratch, timeout, self.interrupt)
+        let executed = match session {
+            Some(session) => {
+                serving::run(&launch, session, &mut observer, self.scratch, timeout, self.interrupt)
             }
             None => execution::run(&launch, &mut observer, self.scratch, timeout, self.interrupt),
         };

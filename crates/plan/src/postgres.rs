@@ -205,14 +205,19 @@ fn options(settings: &Settings, planned: PageSize, requested: PageSize) -> Vec<S
         set("huge_pages=on".to_owned());
     }
     if planned != requested {
-        let mib = planned.bytes().0 >> 20;
-        let size = if mib % 1024 == 0 { format!("{}GB", mib >> 10) } else { format!("{mib}MB") };
-        set(format!("huge_page_size={size}"));
+        set(page_size_option(planned));
     }
     if !settings.is_mapped {
         set("shared_memory_type=mmap".to_owned());
     }
     options
+}
+
+/// The setting that selects the pages of a pool.
+pub fn page_size_option(size: PageSize) -> String {
+    let mib = size.bytes().0 >> 20;
+    let size = if mib % 1024 == 0 { format!("{}GB", mib >> 10) } else { format!("{mib}MB") };
+    format!("huge_page_size={size}")
 }
 
 #[cfg(test)]

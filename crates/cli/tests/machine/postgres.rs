@@ -29,7 +29,7 @@ use crate::{
         postgres,
     },
     plan::with_pool,
-    start::{hugewise, run},
+    start::{covered, hugewise, left_running, reason_left_out, rounds, run, run_command},
     trial,
 };
 
@@ -51,6 +51,7 @@ pub fn trials() -> Vec<Trial> {
             &needs,
             named_and_counted_once,
         ),
+        trial("postgres: compare starts it on each backing, and proves its pages", &needs, compared),
     ]
 }
 
@@ -212,5 +213,48 @@ fn named_and_counted_once() -> TestResult {
             Ok(())
         })?;
     }
+    Ok(())
+}
+
+/// Each run has a copy of the data, and a driver that reads from it.
+fn compared() -> TestResult {
+    let cluster = Cluster::create()?;
+    let folder = cluster.folder.path().display().to_string();
+    let copy = format!("{folder}/copy-{{port}}");
+    let server = cluster.line(&["-p", "{port}", "-c", "shared_buffers=128MB"])?.join(" ");
+    let server = server.replace(&format!("{folder}/data"), &copy);
+    let query = cluster.folder.path().join("query.sql");
+    fs::write(&query, "select count(*) from pg_class;")?;
+    let (pgbench, query) = (cluster.postgres.with_file_name("pgbench"), query.display().to_string());
+    let driver = ["-n", "-h", &folder, "-p", "{port}", "-U", "nobody", "-t", "200", "-f", &query, "postgres"];
+    let before = taken("2m".parse()?)?;
+    let make = || {
+        let mut command = hugewise(&["compare", "--json", "--rounds", "1", "-b", "thp,hugetlb"]);
+        command.args(["--server", &server, "--user", "nobody", "--ready", "ready to accept connections"]);
+        command.args([
+            "--prepare",
+            &format!("cp -a {folder}/data {copy}"),
+            "--cleanup",
+            &format!("rm -r {copy}"),
+        ]);
+        command.args(["--operations", "actually processed: ([0-9]+)", "--"]).arg(&pgbench).args(driver);
+        command
+    };
+    let ended = run_command(&make)?;
+    // One round is inconclusive, and thp, which was requested, is skipped.
+    let comparison = ended.ended_with(1)?.comparison()?;
+    covered(&comparison, "hugetlb", 0.95)?;
+    for round in rounds(&comparison, "base")? {
+        assert!(round.fell_back.is_none() && round.coverage == Some(0.0), "{round:#?}");
+    }
+    assert!(reason_left_out(&comparison, "thp")?.contains("madvise"));
+    assert_eq!(comparison.cases[0].figures[0].name, "cpu_per_operation");
+    assert_eq!(taken("2m".parse()?)?, before);
+    let left: Vec<String> = fs::read_dir(cluster.folder.path())?
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(left.len(), 2, "data and query were expected: {left:?}");
+    assert!(left_running().is_empty());
     Ok(())
 }

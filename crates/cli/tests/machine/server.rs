@@ -74,6 +74,10 @@ pub fn trials() -> Vec<Trial> {
         trial("server: nothing of it is left if hugewise is killed", &[], killed),
         trial("server: the port of another program is refused", &[], port_in_use),
         trial("server: a failing driver is a failure, and ends the server", &[], driver_fails),
+        trial("server: a driver without an operation is refused", &[], no_operation),
+        trial("server: commands run before each start and after each end", &[], prepared_and_cleaned_up),
+        trial("server: a command before the start that fails is a failure", &[], prepare_fails),
+        trial("server: starts as another user", &[Root], as_another_user),
     ]
 }
 
@@ -154,20 +158,24 @@ fn ignores_sigterm() -> TestResult {
     says(&said, &["the driver ended with exit status: 1"])
 }
 
-/// A server with a child that leaves its session.
+/// A server with a child that leaves its session, and with files.
 fn killed() -> TestResult {
     let folder = tempfile::tempdir()?;
     let (script, up) = (folder.path().join("server.sh"), folder.path().join("up"));
     fs::write(&script, format!("setsid sh -c 'sleep 1; echo > {}; sleep 1000' & sleep 1000", path(&up)?))?;
     let server = format!("sh {}", path(&script)?);
+    let files = folder.path().join("files");
+    let (prepare, cleanup) = (format!("mkdir {}", path(&files)?), format!("rm -r {}", path(&files)?));
     let arguments = ["compare", "--rounds", "1", "-b", "base", "--server", &server, "--ready", path(&up)?];
-    let mut running = Running::start(hugewise(&arguments).args(["--", "sleep", "1000"]))?;
+    let around = ["--prepare", &prepare, "--cleanup", &cleanup, "--", "sleep", "1000"];
+    let mut running = Running::start(hugewise(&arguments).args(around))?;
     wait_until("the server is ready", || Ok(up.exists()))?;
+    assert!(files.exists());
     running.child.kill()?;
     running.wait()?;
     let left = left_running();
     run(&["restore"])?.ended_with(0)?;
-    assert!(left.is_empty(), "{left:?}");
+    assert!(left.is_empty() && !files.exists(), "{left:?}");
     Ok(())
 }
 
@@ -182,4 +190,61 @@ fn driver_fails() -> TestResult {
     let driver = ["sh", "-c", "echo lost 3 requests; exit 5"];
     let said = refused("echo ready; sleep 1000", &["--ready", "ready"], &driver)?;
     says(&said, &["the driver ended with exit status: 5", "lost 3 requests"])
+}
+
+fn no_operation() -> TestResult {
+    let options = ["--ready", "ready", "--operations", "requests: ([0-9]+)"];
+    let said = refused("echo ready; sleep 1000", &options, &["echo", "requests: 0"])?;
+    says(&said, &["reports 0 operations", "--operations"])
+}
+
+/// The server starts only on what was prepared, and the driver sees the same port.
+fn prepared_and_cleaned_up() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let (script, log) = (folder.path().join("server.sh"), folder.path().join("log"));
+    fs::write(&script, "cat $1/port && echo ready && sleep 1000")?;
+    let make_files = "mkdir $0 && echo $1 > $0/port && echo made >> $2";
+    fs::write(folder.path().join("make.sh"), make_files.replace("$2", path(&log)?))?;
+    let files = folder.path().join("files-{port}");
+    let (files, at) = (path(&files)?, path(folder.path())?);
+    let server = format!("sh {} {files}", path(&script)?);
+    let prepare = format!("sh -c '. {at}/make.sh' {files} {{port}}");
+    let cleanup = format!("rm -r {files}");
+    let driver = ["grep", "-x", "{port}", &format!("{files}/port")].map(str::to_owned);
+    let make = || {
+        let mut command =
+            hugewise(&["compare", "--json", "--rounds", "2", "-b", "base", "--server", &server]);
+        command.args(["--ready", "ready", "--prepare", &prepare, "--cleanup", &cleanup, "--"]).args(&driver);
+        command
+    };
+    run_command(&make)?.ended_with(0)?;
+    let runs = fs::read_to_string(&log)?.lines().count();
+    assert_eq!(runs, 3, "a warm-up and two rounds");
+    let left: Vec<_> = fs::read_dir(folder.path())?.flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left.len(), 3, "{left:?}");
+    Ok(())
+}
+
+fn prepare_fails() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let cleaned = folder.path().join("cleaned");
+    let cleanup = format!("touch {}", path(&cleaned)?);
+    let options =
+        ["--ready", "ready", "--prepare", "sh -c 'echo no template; exit 3'", "--cleanup", &cleanup];
+    let said = refused("echo ready; sleep 1000", &options, &["true"])?;
+    says(&said, &["--prepare ended with exit status: 3", "no template"])?;
+    assert!(cleaned.exists());
+    Ok(())
+}
+
+fn as_another_user() -> TestResult {
+    let make = || {
+        let server = "sh -c 'id -un; id -gn; echo $HOME; echo ready; sleep 1000'";
+        let mut command = hugewise(&["compare", "--rounds", "1", "-b", "base", "--server", server]);
+        command.args(["--user", "nobody", "--ready", "never", "--ready-timeout", "1", "--", "true"]);
+        command
+    };
+    says(&run_command(&make)?.ended_with(2)?.stderr, &["nobody\n    nogroup\n    /nonexistent"])?;
+    let unknown = ["compare", "--server", "true", "--user", "no-such", "--ready", "x", "--", "true"];
+    says(&run(&unknown)?.ended_with(2)?.stderr, &["no-such", "/etc/passwd"])
 }

@@ -25,11 +25,16 @@ pub use stamp::Stamp;
 
 /// Option that makes a JVM write the log into `file`. The `timenanos` decoration is CLOCK_MONOTONIC.
 pub fn log_option(file: &Path) -> String {
-    format!(
-        "-Xlog:gc*=info,gc+heap+coops=debug,pagesize=info:file=\"{}\":timenanos,level,tags:filecount=0",
-        file.display()
-    )
+    format!("-Xlog:{TAGS}:file=\"{}\":{DECORATIONS}:filecount=0", file.display())
 }
+
+/// Option that makes a JVM write the log to its standard output.
+pub fn stdout_log_option() -> String {
+    format!("-Xlog:{TAGS}:stdout:{DECORATIONS}")
+}
+
+const TAGS: &str = "gc*=info,gc+heap+coops=debug,pagesize=info";
+const DECORATIONS: &str = "timenanos,level,tags";
 
 /// Content of a log, in the order of its lines.
 #[derive(Clone, Debug, PartialEq)]

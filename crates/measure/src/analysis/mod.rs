@@ -34,10 +34,8 @@ pub fn analyse(comparison: &mut Comparison) {
 pub fn suffices(comparison: &Comparison, case: usize) -> bool {
     let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return false };
     let reference = Arm::of(comparison, case, 0);
-    let is_left_out =
-        |arm: &usize| comparison.left_out.iter().any(|left| (left.case, left.arm) == (case, *arm));
     let arms: Option<Vec<PairedRatio>> = (1..comparison.design.arms.len())
-        .filter(|arm| !is_left_out(arm))
+        .filter(|arm| !comparison.leaves_out(case, *arm))
         .map(|arm| Arm::of(comparison, case, arm))
         // An arm that falls back will not be decided.
         .filter(|arm| !arm.fell_back())

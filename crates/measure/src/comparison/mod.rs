@@ -51,6 +51,13 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
+impl Comparison {
+    /// Whether an arm of a case is left out.
+    pub fn leaves_out(&self, case: usize, arm: usize) -> bool {
+        self.left_out.iter().any(|left| (left.case, left.arm) == (case, arm))
+    }
+}
+
 /// The machine of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {

@@ -1,4 +1,5 @@
-//! A process that ends a server if hugewise is killed: the kernel kills only the first process of the server then.
+//! A process that ends a server and cleans up after it if hugewise is killed: the kernel kills only the first process
+//! of the server then.
 
 use std::{
     collections::BTreeMap,
@@ -12,26 +13,39 @@ use std::{
 use hugewise_linux::{
     root::Root,
     sys::{process::kill_group, wait_readable},
+    users::Account,
 };
+use serde::{Deserialize, Serialize};
 
 use super::processes::{Processes, is_running, kill, of};
 use crate::execution::Launch;
 
 /// Time between two looks at the server's processes: those that leave its process group are known from then on.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// What the guard reads when the server has been ended.
-const ENDED: &[u8] = b".";
+/// What the guard reads when the server has been ended, and its folder was cleaned up.
+const ENDED: u8 = b'.';
 
-/// The guard of a running server.
+/// What the guard does besides killing the server.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// The command to clean up with; empty if there is none.
+    cleanup: Vec<String>,
+    /// User as whom it runs.
+    user: Option<Account>,
+}
+
+/// The guard of a run.
+#[derive(Debug)]
 pub(super) struct Guard {
     process: Child,
     line: ChildStdin,
 }
 
 impl Guard {
-    /// Starts the guard of the process group that `pid` leads.
-    pub(super) fn start(program: &Path, pid: u32) -> io::Result<Guard> {
-        let launch = Launch::worker(program, "server-guard", &pid);
+    /// Starts the guard before the server. `cleanup` is what it runs after it has killed the server.
+    pub(super) fn start(program: &Path, cleanup: &[String], user: Option<&Account>) -> io::Result<Guard> {
+        let work = Work { cleanup: cleanup.to_vec(), user: user.cloned() };
+        let launch = Launch::worker(program, "server-guard", &work);
         let mut command = Command::new(program);
         command.args(&launch.command[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C is for hugewise, which ends the server in order.
@@ -40,30 +54,56 @@ impl Guard {
         Ok(Guard { process, line })
     }
 
+    /// Names the process group of the server, by its leader.
+    pub(super) fn watch(&mut self, pid: u32) -> io::Result<()> {
+        self.line.write_all(&pid.to_ne_bytes())
+    }
+
     /// Ends the guard, after the server.
     pub(super) fn release(mut self) {
-        let _ = self.line.write_all(ENDED);
+        let _ = self.line.write_all(&[ENDED]);
         drop(self.line);
         let _ = self.process.wait();
     }
 }
 
-/// Waits in this process until standard input ends; kills the processes of the server if nothing was read.
-pub fn watch(pid: u32) -> io::Result<()> {
+/// Waits in this process until standard input ends; then kills the processes of the server and cleans up, unless the
+/// server has ended.
+pub fn watch(work: &Work) -> io::Result<()> {
     let root = Root::live();
-    let mut known: Processes = BTreeMap::new();
+    let (mut known, mut read): (Processes, Vec<u8>) = (BTreeMap::new(), Vec::new());
     let stdin = io::stdin();
-    while !wait_readable(&stdin, INTERVAL)? {
-        known.append(&mut of(&root, pid));
+    loop {
+        if wait_readable(&stdin, INTERVAL)? {
+            let mut part = [0; size_of::<u32>()];
+            match stdin.lock().read(&mut part)? {
+                0 => break,
+                bytes => read.extend_from_slice(&part[..bytes]),
+            }
+        }
+        if let Some(pid) = leader(&read) {
+            known.append(&mut of(&root, pid));
+        }
     }
-    let mut read = Vec::new();
-    stdin.lock().read_to_end(&mut read)?;
-    if read != ENDED {
-        // The first process has ended, and the others may have started more.
-        let running = known.iter().filter(|known| is_running(&root, known));
-        let last: Vec<Processes> = running.map(|(pid, _)| of(&root, *pid)).collect();
+    if read.last() == Some(&ENDED) && read.len() % size_of::<u32>() == 1 {
+        return Ok(());
+    }
+    // The first process has ended, and the others may have started more.
+    let running = known.iter().filter(|known| is_running(&root, known));
+    let last: Vec<Processes> = running.map(|(pid, _)| of(&root, *pid)).collect();
+    if let Some(pid) = leader(&read) {
         kill_group(pid)?;
-        [known].iter().chain(&last).for_each(|processes| kill(&root, processes));
+    }
+    [known].iter().chain(&last).for_each(|processes| kill(&root, processes));
+    if !work.cleanup.is_empty() {
+        let cleanup = Launch::aside(&work.cleanup, work.user.clone());
+        let child = cleanup.start(Stdio::null(), Stdio::null(), Stdio::null()).map_err(io::Error::other)?;
+        while !child.wait_for_end(INTERVAL)? {}
     }
     Ok(())
+}
+
+/// The leader of the server's process group, once it was named.
+fn leader(read: &[u8]) -> Option<u32> {
+    read.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }

@@ -6,11 +6,10 @@
 pub mod guard;
 mod processes;
 mod ready;
+mod session;
 
 use std::{
-    ffi::OsString,
     fs, io,
-    net::{Ipv4Addr, TcpListener},
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -22,10 +21,12 @@ use hugewise_linux::{
     interrupt::Interrupt,
     root::Root,
     sys::process::{ChildExit, GroupLeader, monotonic_ns},
+    users::Account,
 };
 
-pub use self::ready::Ready;
-use self::{guard::Guard, processes::Usage};
+use self::processes::Usage;
+pub(crate) use self::session::with_port;
+pub use self::{ready::Ready, session::Session};
 use crate::execution::{Execution, ExecutionError, Launch, Output, last_lines};
 
 /// In commands of the server and its driver: a free TCP port, chosen for each run.
@@ -43,6 +44,12 @@ pub struct Service {
     pub stop_timeout: Duration,
     /// The driver and its arguments.
     pub driver: Vec<String>,
+    /// User as whom the server starts, and `prepare` and `cleanup` run; `None` for the present one.
+    pub user: Option<Account>,
+    /// Command before each start of the server; empty if there is none.
+    pub prepare: Vec<String>,
+    /// Command after each end of the server; empty if there is none.
+    pub cleanup: Vec<String>,
     /// This program, for the process that ends the server if this one is killed.
     pub program: PathBuf,
 }
@@ -52,18 +59,21 @@ pub struct Service {
 /// Output is in files in `scratch`; that of the execution is the driver's.
 pub fn run(
     server: &Launch,
-    service: &Service,
+    session: &mut Session<'_>,
     observer: &mut Observer,
     scratch: &Path,
     timeout: Option<Duration>,
     interrupt: &Interrupt,
 ) -> Result<Execution, ExecutionError> {
     let io = |source| ExecutionError::Io { program: server.name(), source };
-    let port = free_port().map_err(io)?;
-    let driver = Launch { command: service.driver.iter().map(OsString::from).collect(), ..Launch::default() };
-    let [server, driver] = [with_port(server, port), with_port(&driver, port)];
-    service.ready.check_absent().map_err(ExecutionError::Failed)?;
-    let folder = scratch.join("server");
+    let (service, port) = (session.service, session.port);
+    let command = server.command.iter().map(|word| match word.to_str() {
+        Some(text) => text.replace(PORT, &port.to_string()).into(),
+        None => word.clone(),
+    });
+    let server = Launch { command: command.collect(), user: service.user.clone(), ..server.clone() };
+    let driver = Launch::aside(&with_port(&service.driver, port), None);
+    let folder = output_folder(scratch);
     fs::create_dir_all(&folder).map_err(io)?;
     let output = Output::in_folder(&folder).map_err(io)?;
     let (stdout, stderr) = output.handles().map_err(io)?;
@@ -72,14 +82,13 @@ pub fn run(
     }
     let started_ns = monotonic_ns();
     let child = server.start(Stdio::null(), stdout.into(), stderr.into())?;
-    let guard = Guard::start(&service.program, child.pid()).map_err(io)?;
+    session.guard.watch(child.pid()).map_err(io)?;
     let mut run = Run { server: child, output, observer, name: server.name(), interrupt, root: Root::live() };
     let begin = Instant::now();
     let driven = run.await_ready(service, port).and_then(|()| {
         run.drive(&driver, scratch, timeout.map(|limit| limit.saturating_sub(begin.elapsed())))
     });
     let stopped = run.stop(service.stop_timeout).map_err(io)?;
-    guard.release();
     let (driven, usage) = driven?;
     let ended = ChildExit {
         status: driven.status,
@@ -92,16 +101,9 @@ pub fn run(
     Ok(Execution { started_ns, wall: driven.wall, ended, output: driven.output })
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-fn with_port(launch: &Launch, port: u16) -> Launch {
-    let put = |word: &OsString| match word.to_str() {
-        Some(text) => text.replace(PORT, &port.to_string()).into(),
-        None => word.clone(),
-    };
-    Launch { command: launch.command.iter().map(put).collect(), ..launch.clone() }
+/// The folder of the server's output.
+fn output_folder(scratch: &Path) -> PathBuf {
+    scratch.join("server")
 }
 
 /// A run of the driver.

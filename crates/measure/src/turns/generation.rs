@@ -167,7 +167,12 @@ impl<'a> Generations<'a> {
         for arm in order {
             let slot = Slot { case: self.case, arm, block: Some(block) };
             let scratch = experiment.folder_of(slot)?;
-            let conditions = Conditions { sizes: experiment.sizes, scratch: &scratch, memory_on_base: None };
+            let conditions = Conditions {
+                sizes: experiment.sizes,
+                scratch: &scratch,
+                memory_on_base: None,
+                session: None,
+            };
             let ready = experiment.prepare(slot, &conditions, &mut pools, machine, &mut self.ready, result);
             prepared.extend(ready.map(|ready| (slot, ready)));
         }

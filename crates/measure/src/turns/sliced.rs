@@ -283,7 +283,7 @@ mod tests {
                 launch: Launch {
                     command: ["sh", "-c", script].map(Into::into).into(),
                     environment: Vec::new(),
-                    thp_disabled: false,
+                    ..Launch::default()
                 },
                 observer: Observer::new(&Root::live(), RegionOfInterest::Anonymous, None),
                 output: Output::in_folder(folders[arm].path())?,

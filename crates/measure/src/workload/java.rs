@@ -27,6 +27,7 @@ use hugewise_linux::{
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind, metric::Metric};
 use crate::{
     execution::{Launch, last_lines},
+    serving::Session,
     touch::Touch,
 };
 
@@ -99,8 +100,18 @@ pub(super) fn prepare(
     let ours = options.join(" ");
     let mut region = RegionOfInterest::Anonymous;
     if flags.major().is_some_and(|major| major >= FIRST_JDK_WITH_XLOG) {
-        let log = conditions.scratch.join("gc.log");
-        options.push(gc_log::log_option(&log));
+        // Another user cannot write to the folder.
+        let log = match conditions.session.and_then(Session::output_of_other_user) {
+            Some(output) => {
+                options.push(gc_log::stdout_log_option());
+                output
+            }
+            None => {
+                let log = conditions.scratch.join("gc.log");
+                options.push(gc_log::log_option(&log));
+                log
+            }
+        };
         region = RegionOfInterest::JavaHeap(log);
     }
     let (line, mut aside) = given.with_page_flags(&options);
@@ -116,8 +127,8 @@ pub(super) fn prepare(
     Ok(Prepared {
         launch: Launch {
             command: line.with_environment(&environment).command().into_iter().map(OsString::from).collect(),
-            environment: Vec::new(),
             thp_disabled: backing == Backing::Base,
+            ..Launch::default()
         },
         region,
         pools,

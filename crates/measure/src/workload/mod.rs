@@ -5,6 +5,7 @@ pub mod metric;
 pub mod native;
 mod off_heap;
 mod other;
+mod postgres;
 mod prometheus;
 
 use std::{
@@ -12,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use hugewise_databases::postgres::line::PostgresLine;
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
 use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
 use hugewise_linux::{
@@ -24,6 +26,7 @@ use hugewise_linux::{
 use crate::{
     comparison::{ArmBacking, Better, Figure},
     execution::{Execution, Launch},
+    serving::Session,
     touch::Touch,
     workload::metric::Metric,
 };
@@ -54,6 +57,7 @@ pub struct OwnFigures {
 enum WorkloadKind {
     Native { program: PathBuf, touch: Touch },
     Java { line: LaunchLine, flags: FinalFlags },
+    Postgres { command: Vec<String>, line: PostgresLine },
     Other { command: Vec<String> },
 }
 
@@ -79,6 +83,8 @@ pub struct Conditions<'a> {
     pub scratch: &'a Path,
     /// Memory of the workload on base pages, for which a pool must have room; `None` before its first run.
     pub memory_on_base: Option<Bytes>,
+    /// The run of a server; `None` for other programs.
+    pub session: Option<&'a Session<'a>>,
 }
 
 /// Results of one run.
@@ -114,6 +120,7 @@ impl Workload {
                 }
                 Ok(prepared)
             }
+            WorkloadKind::Postgres { command, line } => postgres::prepare(command, line, backing, conditions),
             WorkloadKind::Other { command } => other::prepare(command, backing, conditions),
         }
     }
@@ -153,6 +160,11 @@ impl Workload {
         if let Some(count) =
             self.own.operations.as_ref().map(|metric| metric.read(execution)).transpose()?.flatten()
         {
+            if count <= 0.0 {
+                return Reason::err(format!(
+                    "the driver reports {count} operations: CPU time for each is undefined; check the driver, and --operations"
+                ));
+            }
             figures.insert(CPU_PER_OPERATION.0.to_owned(), figures["cpu"] / count);
         }
         let mut named_by_run = Vec::new();

@@ -57,6 +57,7 @@ pub(super) fn prepare(
             command: command.iter().map(OsString::from).collect(),
             environment: environment(&settings),
             thp_disabled: backing == Backing::Base,
+            user: None,
         },
         region: RegionOfInterest::Anonymous,
         pools: pool_demand(backing, conditions).into_iter().collect(),

@@ -100,7 +100,7 @@ pub fn run(bench: &Bench, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Command::FragmentWorker(Work { work }) => stall::run_fragment_worker(work),
         Command::StallProbe(Work { work }) => stall::run_probe(work),
         Command::ServerGuard(Work { work }) => {
-            guard::watch(serde_json::from_str(work)?)?;
+            guard::watch(&serde_json::from_str(work)?)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::TouchWorker(worker) => touch::run_worker(worker),

@@ -130,7 +130,7 @@ pub struct Compare {
     #[arg(long, value_name = "NAME=REGEX|FIGURE")]
     metric: Vec<Metric>,
     #[command(flatten)]
-    server: ServerArguments,
+    server: Box<ServerArguments>,
     /// Read scores from FILE, to which JMH in COMMAND writes JSON (-rf json -rff FILE)
     #[arg(long, value_name = "FILE")]
     jmh: Option<PathBuf>,
@@ -358,6 +358,16 @@ impl Compare {
                 operations: self.server.operations()?,
                 jmh: self.jmh.clone(),
             };
+            let database = service.as_ref().map(|_| server::postgres(&command, &own)).transpose()?.flatten();
+            if let Some(workload) = database {
+                return Ok(CaseToRun {
+                    workload,
+                    service,
+                    embedded: false,
+                    command: given.clone(),
+                    parameters,
+                });
+            }
             let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
                 Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
                 None if self.off_heap.is_some() => bail!(

@@ -1,0 +1,111 @@
+//! One run of a service: its port, its guard, and the commands before the server's start and after its end.
+
+use std::{
+    ffi::OsString,
+    io,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use hugewise_linux::interrupt::Interrupt;
+
+use super::{PORT, READY_INTERVAL, Service, guard::Guard, output_folder};
+use crate::execution::{ExecutionError, Launch, Output, last_lines};
+
+/// What surrounds one start of a server.
+#[derive(Debug)]
+pub struct Session<'a> {
+    pub(super) service: &'a Service,
+    /// A free TCP port.
+    pub port: u16,
+    pub(super) guard: Guard,
+    /// The environment of the commands.
+    environment: Vec<(String, Option<OsString>)>,
+    scratch: &'a Path,
+}
+
+impl<'a> Session<'a> {
+    /// Chooses a port, and runs the command before the start, with the environment of `marked`. It must be closed.
+    pub fn open(
+        service: &'a Service,
+        marked: Launch,
+        scratch: &'a Path,
+        interrupt: &Interrupt,
+    ) -> Result<Session<'a>, ExecutionError> {
+        if interrupt.signal().is_some() {
+            return Err(ExecutionError::Interrupted);
+        }
+        service.ready.check_absent().map_err(ExecutionError::Failed)?;
+        let io = |source| ExecutionError::Io { program: service.program.display().to_string(), source };
+        let port = free_port().map_err(io)?;
+        let cleanup = with_port(&service.cleanup, port);
+        let guard = Guard::start(&service.program, &cleanup, service.user.as_ref()).map_err(io)?;
+        let session = Session { service, port, guard, environment: marked.environment, scratch };
+        match session.run_aside("--prepare", &service.prepare, Some(interrupt)) {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.close()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The file with the standard output of a server that starts as another user.
+    pub(crate) fn output_of_other_user(&self) -> Option<PathBuf> {
+        self.service.user.is_some().then(|| Output::stdout_in(&output_folder(self.scratch)))
+    }
+
+    /// Runs the command after the server's end, also after an error or Ctrl-C.
+    pub fn close(self) -> Result<(), ExecutionError> {
+        let cleaned = self.run_aside("--cleanup", &self.service.cleanup, None);
+        self.guard.release();
+        cleaned
+    }
+
+    /// Runs a command to its end, or to an interrupt.
+    fn run_aside(
+        &self,
+        option: &str,
+        command: &[String],
+        interrupt: Option<&Interrupt>,
+    ) -> Result<(), ExecutionError> {
+        if command.is_empty() {
+            return Ok(());
+        }
+        let launch = Launch {
+            environment: self.environment.clone(),
+            ..Launch::aside(&with_port(command, self.port), self.service.user.clone())
+        };
+        let io = |source| ExecutionError::Io { program: launch.name(), source };
+        let mut output = Output::in_folder(self.scratch).map_err(io)?;
+        let (stdout, stderr) = output.handles().map_err(io)?;
+        let mut child = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
+        let ended = loop {
+            if let Some(ended) = child.wait(READY_INTERVAL).map_err(io)? {
+                break ended;
+            }
+            if interrupt.is_some_and(|interrupt| interrupt.signal().is_some()) {
+                return Err(ExecutionError::Interrupted);
+            }
+        };
+        if ended.status.success() {
+            return Ok(());
+        }
+        let printed = output.read().map_err(io)?;
+        let status = ended.status;
+        Err(ExecutionError::Failed(format!(
+            "the command of {option} ended with {status}{}",
+            last_lines(&printed)
+        )))
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// The words with the port in place of [`PORT`].
+pub(crate) fn with_port(words: &[String], port: u16) -> Vec<String> {
+    words.iter().map(|word| word.replace(PORT, &port.to_string())).collect()
+}
