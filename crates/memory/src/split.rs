@@ -13,6 +13,12 @@ use crate::collapse::refusals::RefusalReason;
 /// Largest number of huge pages that are read for an estimate of zero-filled memory.
 pub const MAX_PAGES_READ: usize = 1024;
 
+/// Largest number of attempts at the same huge pages.
+///
+/// The kernel skips a huge page that is in use at that moment (an I/O, a fault of another thread), without an
+/// error. Shared memory is then unmapped but still on a huge page, and the next access maps it so again.
+pub const MAX_PASSES: usize = 5;
+
 /// Why huge pages of a process cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {

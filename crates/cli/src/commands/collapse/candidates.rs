@@ -232,9 +232,8 @@ pub fn sample(
             }
         }
     }
-    for (name, candidate) in once.all {
-        let region = seen.regions.entry(name).or_default();
-        region.wanted.add(candidate.present);
+    for DistinctCandidate { region, candidate, .. } in once.all {
+        seen.regions.entry(region).or_default().wanted.add(candidate.present);
         seen.candidates.push(candidate);
     }
     seen.regions.retain(|_, region| region.resident > Bytes::ZERO);
@@ -261,30 +260,54 @@ fn within(vma: &Vma, addresses: &Range<u64>, size: PageSize) -> Range<u64> {
     start..vma.addresses.end.min(end)
 }
 
+/// What a huge page is, whatever the address at which it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PageId {
+    /// Memory with one address in the process.
+    Private(u64),
+    /// Shared memory, which can be mapped several times.
+    Shared { device: (u64, u64), inode: u64, offset: u64 },
+}
+
+impl PageId {
+    fn of(vma: &Vma, start: u64) -> PageId {
+        if vma.inode == 0 || !vma.is_shared {
+            return PageId::Private(start);
+        }
+        let offset = vma.offset + (start - vma.addresses.start);
+        PageId::Shared { device: vma.device, inode: vma.inode, offset }
+    }
+}
+
+/// A candidate, which is no other candidate at another address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DistinctCandidate {
+    /// Name of the region.
+    pub region: String,
+    pub page: PageId,
+    pub candidate: Candidate,
+}
+
 /// Candidates without duplicates: of several mappings of the same memory, the one with most resident pages.
 #[derive(Default)]
 pub struct DistinctCandidates {
-    /// Each with the name of its region.
-    pub all: Vec<(String, Candidate)>,
-    /// Index into `all`, by device, inode and offset.
-    shared: HashMap<((u64, u64), u64, u64), usize>,
+    pub all: Vec<DistinctCandidate>,
+    /// Index into `all`.
+    index: HashMap<PageId, usize>,
 }
 
 impl DistinctCandidates {
-    pub fn add(&mut self, name: &str, vma: &Vma, candidate: Candidate) {
-        if vma.inode != 0 && vma.is_shared {
-            let offset = vma.offset + (candidate.addresses.start - vma.addresses.start);
-            let key = (vma.device, vma.inode, offset);
-            if let Some(index) = self.shared.get(&key) {
-                let (_, known) = &mut self.all[*index];
-                if known.present < candidate.present {
-                    *known = candidate;
-                }
-                return;
+    pub fn add(&mut self, region: &str, vma: &Vma, candidate: Candidate) {
+        let page = PageId::of(vma, candidate.addresses.start);
+        if let Some(index) = self.index.get(&page) {
+            let known = &mut self.all[*index].candidate;
+            if known.present < candidate.present {
+                *known = candidate;
             }
-            self.shared.insert(key, self.all.len());
+            return;
         }
-        self.all.push((name.to_owned(), candidate));
+        self.index.insert(page, self.all.len());
+        self.all.push(DistinctCandidate { region: region.to_owned(), page, candidate });
     }
 }
 
@@ -326,7 +349,7 @@ mod tests {
         }
         let private = Vma { inode: 0, is_shared: false, ..view(0x10_0000_0000) };
         once.add("malloc", &private, candidate(0x10_0040_0000, 4));
-        let starts: Vec<u64> = once.all.iter().map(|(_, one)| one.addresses.start).collect();
+        let starts: Vec<u64> = once.all.iter().map(|one| one.candidate.addresses.start).collect();
         // The mapping with most resident pages.
         assert_eq!(starts, [0x800_0040_0000, 0x10_0040_0000]);
     }

@@ -21,11 +21,13 @@ use hugewise_linux::{
     units::{Bytes, PageSize, Pages},
 };
 use hugewise_memory::{
-    collapse::{candidates::Candidate, refusals::Refusal},
+    collapse::candidates::Candidate,
     split::{self, MAX_PAGES_READ, ZeroEstimate},
 };
 
-use crate::commands::collapse::candidates::{DistinctCandidates, ProcessScan, RegionSelection, overlap};
+use crate::commands::collapse::candidates::{
+    DistinctCandidate, DistinctCandidates, PageId, ProcessScan, RegionSelection, overlap,
+};
 
 /// A selected region; all parts of one name are one region.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +51,7 @@ pub struct SplitSample {
     /// Huge pages of anonymous memory, sorted by address.
     pub anonymous: Vec<Candidate>,
     /// Huge pages of shared memory; each once, even if it is mapped several times.
-    pub shared: Vec<Candidate>,
+    pub shared: Vec<DistinctCandidate>,
     /// Resident bytes of the whole process.
     pub resident: Bytes,
     pub notes: Vec<String>,
@@ -69,7 +71,19 @@ impl SplitSample {
 
     /// All huge pages to split.
     pub fn pages(&self) -> Vec<Candidate> {
-        self.anonymous.iter().chain(&self.shared).cloned().collect()
+        self.identified().map(|(_, page)| page.clone()).collect()
+    }
+
+    fn identified(&self) -> impl Iterator<Item = (PageId, &Candidate)> {
+        let anonymous = self.anonymous.iter().map(|page| (PageId::Private(page.addresses.start), page));
+        anonymous.chain(self.shared.iter().map(|shared| (shared.page, &shared.candidate)))
+    }
+
+    /// The huge pages of `before` that are huge in this later sample: the kernel skipped them without an error, or
+    /// they were collapsed again. Shared memory may be huge at another of its addresses.
+    pub fn still_huge(&self, before: &SplitSample) -> Vec<Candidate> {
+        let split: BTreeSet<PageId> = before.identified().map(|(id, _)| id).collect();
+        self.identified().filter(|(id, _)| split.contains(id)).map(|(_, page)| page.clone()).collect()
     }
 }
 
@@ -112,8 +126,8 @@ pub fn sample(
             }
         }
     }
-    for (name, _) in &shared.all {
-        regions.entry(name.clone()).or_default().to_split.0 += 1;
+    for shared in &shared.all {
+        regions.entry(shared.region.clone()).or_default().to_split.0 += 1;
     }
     regions.retain(|_, region| region.resident > Bytes::ZERO);
     regions.values_mut().for_each(|region| region.left_out.retain(|_, bytes| *bytes > Bytes::ZERO));
@@ -121,7 +135,7 @@ pub fn sample(
         is_jvm: has_libjvm(&scan.vmas),
         regions,
         anonymous,
-        shared: shared.all.into_iter().map(|(_, page)| page).collect(),
+        shared: shared.all,
         resident,
         notes: scan.survey.notes,
         occupancy: scan.occupancy,
@@ -169,35 +183,16 @@ pub fn estimate_zeros(root: &Root, pid: u32, pages: &[Candidate], base: PageSize
     estimate.ok_or_else(reason).into()
 }
 
-/// The pages of memory after it was split.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PagesAfter {
-    /// Huge pages that the kernel skipped without an error, or that were collapsed again; adjacent ones are one.
-    pub still_huge: Vec<Range<u64>>,
-    /// Bytes that are now the kernel's zero page: zero-filled base pages that were given back.
-    pub given_back: Bytes,
-}
-
-/// Reads the pages after the split of `pages`, of which the kernel refused `refused`.
-pub fn after(occupancy: &Occupancy, pages: &[Candidate], refused: &[Refusal]) -> io::Result<PagesAfter> {
-    let refused: BTreeSet<u64> = pages
+/// Bytes of split pages that are now the kernel's zero page: zero-filled base pages that were given back.
+pub fn given_back(occupancy: &Occupancy, pages: &[Candidate]) -> io::Result<Bytes> {
+    merged(pages.iter().map(|page| page.addresses.clone()))
         .iter()
-        .map(|page| page.addresses.start)
-        .filter(|start| refused.iter().any(|refusal| refusal.addresses.contains(start)))
-        .collect();
-    let mut seen = PagesAfter::default();
-    for range in merged(pages.iter().map(|page| page.addresses.clone())) {
-        seen.given_back += occupancy.on_zero_page(&range)?;
-        let page = pages.first().map_or(0, |page| page.addresses.end - page.addresses.start);
-        let huge = occupancy.slots(&range)?.into_iter().filter(|slot| slot.huge).map(|slot| slot.start);
-        let skipped = huge.filter(|start| !refused.contains(start)).map(|start| start..start + page);
-        seen.still_huge.extend(merged(skipped));
-    }
-    Ok(seen)
+        .map(|range| occupancy.on_zero_page(range))
+        .sum()
 }
 
 /// The ranges, adjacent ones as one.
-fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+pub fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         match all.last_mut() {
@@ -210,7 +205,42 @@ fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
     use super::*;
+
+    /// A sample with huge pages of anonymous memory and of one file, by address and offset.
+    fn huge(anonymous: &[u64], shared_pages: &[(u64, u64)]) -> Result<SplitSample, Box<dyn Error>> {
+        let size: PageSize = "2m".parse()?;
+        let page = |start: u64| Candidate { addresses: start..start + size.bytes().0, present: size.bytes() };
+        let id = |offset| PageId::Shared { device: (0, 1), inode: 7, offset };
+        let shared = |&(start, offset): &(u64, u64)| DistinctCandidate {
+            region: "heap".to_owned(),
+            page: id(offset),
+            candidate: page(start),
+        };
+        Ok(SplitSample {
+            is_jvm: true,
+            regions: BTreeMap::new(),
+            anonymous: anonymous.iter().map(|&start| page(start)).collect(),
+            shared: shared_pages.iter().map(shared).collect(),
+            resident: Bytes::ZERO,
+            notes: Vec::new(),
+            occupancy: Occupancy::open(&Root::live(), std::process::id(), "4k".parse()?, size)?,
+        })
+    }
+
+    #[test]
+    fn shared_memory_that_is_huge_at_another_address_is_still_huge() -> Result<(), Box<dyn Error>> {
+        const MIB: u64 = 1 << 20;
+        let before = huge(&[16 * MIB, 32 * MIB], &[(64 * MIB, 0), (66 * MIB, 2 * MIB)])?;
+        // One anonymous page and one of the file were skipped; another page of each kind is new.
+        let after = huge(&[32 * MIB, 48 * MIB], &[(130 * MIB, 2 * MIB), (132 * MIB, 4 * MIB)])?;
+        let starts: Vec<u64> =
+            after.still_huge(&before).iter().map(|page| page.addresses.start / MIB).collect();
+        assert_eq!(starts, [32, 130]);
+        Ok(())
+    }
 
     #[test]
     fn adjacent_ranges_are_one() {

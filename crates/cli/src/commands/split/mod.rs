@@ -16,15 +16,16 @@ use hugewise_linux::{
     proc::process::Process,
     root::Root,
     sys::pidfd::{self, Adviser},
-    units::{Bytes, PageSize},
+    units::{Bytes, PageSize, Pages},
 };
 use hugewise_measure::experiment::Progress;
 use hugewise_memory::{
     collapse::{
-        engine::CollapseOutcome,
+        candidates::Candidate,
+        engine::{CollapseOutcome, CollapseResult},
         live::{self, CollapseTarget},
     },
-    split as splitting,
+    split::{self as splitting, MAX_PASSES},
 };
 
 use self::{candidates::SplitSample, result::SplitReport};
@@ -183,17 +184,32 @@ impl Subject<'_> {
             sizes: &self.machine.sizes,
             interrupt: Some(interrupt),
         };
-        let pages = report.seen.pages();
         let mut bar = Bar::new();
         let what = format!("huge pages of {}", self.size);
         let rate = self.options.rate.map(|rate| rate * GIB);
-        let done = live::split_all(&target, &pages, self.size, rate, &mut |done, total| {
-            bar.run(done, total, &what);
-        });
+        let mut pass = |pages: &[Candidate]| {
+            live::split_all(&target, pages, self.size, rate, &mut |done, total| bar.run(done, total, &what))
+        };
+        let mut done = pass(&report.seen.pages());
+        let mut after = self.sample_after(&done, adviser);
+        for _ in 1..MAX_PASSES {
+            let Some(seen) = after.as_ref().filter(|_| done.outcome == CollapseOutcome::Finished) else {
+                break;
+            };
+            let skipped = report.skipped(seen, &done);
+            if skipped.is_empty() {
+                break;
+            }
+            done.add_pass(Pages(skipped.len() as u64), pass(&skipped));
+            after = self.sample_after(&done, adviser);
+        }
         drop(bar);
-        let ended = done.outcome == CollapseOutcome::ProcessEnded || adviser.has_ended();
-        // A sample during which the process ends is incomplete.
-        let after = if ended { None } else { self.sample().ok().filter(|_| !adviser.has_ended()) };
         report.done(&done, after.as_ref());
+    }
+
+    /// `None` if the process ended: a sample during which it ends is incomplete.
+    fn sample_after(&self, done: &CollapseResult, adviser: &Adviser) -> Option<SplitSample> {
+        let has_ended = || done.outcome == CollapseOutcome::ProcessEnded || adviser.has_ended();
+        if has_ended() { None } else { self.sample().ok().filter(|_| !has_ended()) }
     }
 }

@@ -10,7 +10,10 @@ use hugewise_linux::{
     units::{Bytes, PageSize, Pages},
 };
 use hugewise_memory::{
-    collapse::engine::{self, CollapseResult},
+    collapse::{
+        candidates::Candidate,
+        engine::{self, CollapseResult},
+    },
     split::{ZeroEstimate, refusal_words},
 };
 use schemars::JsonSchema;
@@ -214,16 +217,12 @@ impl SplitReport {
         if let Some(after) = after {
             self.after = Some(after.huge());
             self.grown_bytes = growth(self.seen.resident, after.resident);
-            match candidates::after(&after.occupancy, &self.seen.pages(), &done.refusals) {
-                Ok(pages) => {
-                    let skipped: Bytes =
-                        pages.still_huge.iter().map(|range| Bytes(range.end - range.start)).sum();
-                    self.split_bytes = self.split_bytes.saturating_sub(skipped);
-                    self.given_back_bytes = Some(pages.given_back);
-                    let skipped =
-                        pages.still_huge.iter().map(|range| Refusal::new(range, SKIPPED.to_owned()));
-                    self.refused.extend(skipped);
-                }
+            let skipped = self.skipped(after, done);
+            self.split_bytes = self.split_bytes.saturating_sub(Pages(skipped.len() as u64) * self.page_size);
+            let ranges = candidates::merged(skipped.into_iter().map(|page| page.addresses));
+            self.refused.extend(ranges.iter().map(|range| Refusal::new(range, SKIPPED.to_owned())));
+            match candidates::given_back(&after.occupancy, &self.seen.pages()) {
+                Ok(bytes) => self.given_back_bytes = Some(bytes),
                 Err(error) => self.notes.push(format!("cannot read the pages afterwards: {error}")),
             }
         }
@@ -232,6 +231,14 @@ impl SplitReport {
         self.bytes_per_second =
             (self.split_bytes > Bytes::ZERO && seconds > 0.0).then(|| self.split_bytes.0 as f64 / seconds);
         self.regions = self.compared(after);
+    }
+
+    /// The pages that are still huge although the kernel refused no call for them.
+    pub fn skipped(&self, after: &SplitSample, done: &CollapseResult) -> Vec<Candidate> {
+        let was_refused = |page: &Candidate| {
+            done.refusals.iter().any(|refusal| refusal.addresses.contains(&page.addresses.start))
+        };
+        after.still_huge(&self.seen).into_iter().filter(|page| !was_refused(page)).collect()
     }
 
     /// The regions before and after, paired by name.

@@ -105,6 +105,23 @@ pub struct CollapseResult {
     pub pauses: BTreeMap<Interference, Pauses>,
 }
 
+impl CollapseResult {
+    /// Adds another attempt at `again` pages of `collapsed`, which the kernel skipped without an error.
+    pub fn add_pass(&mut self, again: Pages, pass: CollapseResult) {
+        self.outcome = pass.outcome;
+        self.collapsed.0 = (self.collapsed.0 + pass.collapsed.0).saturating_sub(again.0);
+        self.refusals.extend(pass.refusals);
+        self.gone.0 += pass.gone.0;
+        self.lasted += pass.lasted;
+        self.longest_call = self.longest_call.max(pass.longest_call);
+        for (reason, pauses) in pass.pauses {
+            let sum = self.pauses.entry(reason).or_default();
+            sum.times += pauses.times;
+            sum.lasted += pauses.lasted;
+        }
+    }
+}
+
 /// Consecutive failures of one kind that end the work.
 const MAX_FAILURES: u32 = 2;
 /// Consecutive ENOMEM failures that end the work if the kernel may reclaim: some of its attempts succeed.

@@ -230,3 +230,21 @@ fn the_rate_is_kept() {
     let done = collapse_all(&mut host, &candidates(20), Settings { rate, ..settings() });
     assert!(done.lasted >= Duration::from_millis(1999), "{:?}", done.lasted);
 }
+
+#[test]
+fn another_attempt_counts_each_page_once() {
+    let mut all = collapsed(&mut made(&[0, EINVAL]), 10);
+    // The kernel had skipped four of the nine; of these, it now refuses one, and one is gone.
+    let mut host = made(&[EINVAL, EINVAL]);
+    host.gone = vec![1];
+    let pass = collapsed(&mut host, 4);
+    let lasted = all.lasted + pass.lasted;
+    all.add_pass(Pages(4), pass);
+    assert_eq!((all.collapsed, all.gone), (Pages(7), Pages(1)));
+    assert_eq!(reported(&all), [(1..2, RefusalReason::Unsuitable), (0..1, RefusalReason::Unsuitable)]);
+    assert_eq!((all.lasted, all.outcome), (lasted, CollapseOutcome::Finished));
+    let mut stopped = made(&[0, 0]);
+    stopped.interrupted_at = Some(2);
+    all.add_pass(Pages(3), collapsed(&mut stopped, 3));
+    assert_eq!((all.collapsed, all.outcome), (Pages(6), CollapseOutcome::Interrupted));
+}

@@ -34,7 +34,7 @@ use hugewise_memory::{
         engine::{CollapseOutcome, CollapseResult, Settings},
         live::{self, CollapseTarget},
     },
-    split::judge,
+    split::{MAX_PASSES, judge},
 };
 
 use super::source::MetricSource;
@@ -46,7 +46,7 @@ use crate::{
             missing_rights,
             result::cause,
         },
-        split::candidates as on_huge_pages,
+        split::candidates::{self as on_huge_pages, SplitSample},
     },
     output::terminal::plain,
 };
@@ -103,7 +103,7 @@ pub enum Leave {
 
 /// The memory now.
 struct Now {
-    huge: Vec<Candidate>,
+    huge: SplitSample,
     dense: Vec<Candidate>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> LiveHost<'a> {
             (Err(_), Some(refused)) => bail!("{refused}"),
             (now, _) => now?,
         };
-        host.found = now.huge.iter().map(|page| page.addresses.start).collect();
+        host.found = now.huge.pages().iter().map(|page| page.addresses.start).collect();
         host.learn(&now);
         Ok(host)
     }
@@ -180,11 +180,11 @@ impl<'a> LiveHost<'a> {
     }
 
     fn read(&mut self) -> anyhow::Result<Now> {
+        let huge = self.on_huge_pages()?;
+        self.is_jvm = huge.is_jvm;
         let region = self.moving.region;
         let (root, machine, process) = (self.root, &self.machine, &self.process);
-        let on_huge = on_huge_pages::sample(root, machine, process, self.size, region)?;
-        self.is_jvm = on_huge.is_jvm;
-        region.ensure_exists(on_huge.is_jvm, &format!("{} ({})", process.pid, plain(&process.name)))?;
+        region.ensure_exists(huge.is_jvm, &format!("{} ({})", process.pid, plain(&process.name)))?;
         let options = CollapseOptions {
             region,
             rate: None,
@@ -193,11 +193,15 @@ impl<'a> LiveHost<'a> {
             dry_run: false,
         };
         let dense = collapse::candidates::sample(root, machine, process, self.size, &options)?.candidates;
-        Ok(Now { huge: on_huge.pages(), dense })
+        Ok(Now { huge, dense })
+    }
+
+    fn on_huge_pages(&self) -> anyhow::Result<SplitSample> {
+        on_huge_pages::sample(self.root, &self.machine, &self.process, self.size, self.moving.region)
     }
 
     fn learn(&mut self, now: &Now) {
-        for page in now.huge.iter().chain(&now.dense) {
+        for page in now.huge.pages().iter().chain(&now.dense) {
             self.known.entry(page.addresses.start).or_insert_with(|| page.clone());
         }
     }
@@ -207,9 +211,7 @@ impl<'a> LiveHost<'a> {
         let begin = Instant::now();
         let now = self.read()?;
         self.learn(&now);
-        let split: Vec<Candidate> =
-            now.huge.iter().filter(|page| !is_huge(page.addresses.start)).cloned().collect();
-        let on_huge: BTreeSet<u64> = now.huge.iter().map(|page| page.addresses.start).collect();
+        let on_huge: BTreeSet<u64> = now.huge.pages().iter().map(|page| page.addresses.start).collect();
         let resident: BTreeMap<u64, Bytes> =
             now.dense.iter().map(|page| (page.addresses.start, page.present)).collect();
         let collapse: Vec<Candidate> = self
@@ -222,20 +224,7 @@ impl<'a> LiveHost<'a> {
                 Candidate { addresses: page.addresses.clone(), present }
             })
             .collect();
-        let is_first_split = !split.is_empty() && self.given_back.is_none();
-        self.in_pieces(&split, begin, |target, piece| {
-            live::split_all(target, piece, self.size, None, &mut |_, _| {})
-        })?;
-        if is_first_split {
-            let after = on_huge_pages::sample(
-                self.root,
-                &self.machine,
-                &self.process,
-                self.size,
-                self.moving.region,
-            )?;
-            self.given_back = Some(on_huge_pages::after(&after.occupancy, &split, &[])?.given_back);
-        }
+        self.split(now.huge, is_huge, begin)?;
         let mut wanted = Sum::default();
         collapse.iter().for_each(|page| wanted.add(page.present));
         let room = Reading::from(live::room(self.root, self.machine.sizes.base, self.size));
@@ -244,6 +233,33 @@ impl<'a> LiveHost<'a> {
         self.in_pieces(&collapse, begin, |target, piece| {
             live::collapse_all(target, piece, settings, &mut |_, _| {})
         })
+    }
+
+    /// Puts the pages of `huge` for which `is_huge` is false on base pages.
+    fn split(
+        &mut self,
+        huge: SplitSample,
+        is_huge: &dyn Fn(u64) -> bool,
+        begin: Instant,
+    ) -> anyhow::Result<()> {
+        let to_split = |pages: Vec<Candidate>| -> Vec<Candidate> {
+            pages.into_iter().filter(|page| !is_huge(page.addresses.start)).collect()
+        };
+        let mut pages = to_split(huge.pages());
+        for _ in 0..MAX_PASSES {
+            if pages.is_empty() {
+                break;
+            }
+            self.in_pieces(&pages, begin, |target, piece| {
+                live::split_all(target, piece, self.size, None, &mut |_, _| {})
+            })?;
+            let after = self.on_huge_pages()?;
+            if self.given_back.is_none() {
+                self.given_back = Some(on_huge_pages::given_back(&after.occupancy, &pages)?);
+            }
+            pages = to_split(after.still_huge(&huge));
+        }
+        Ok(())
     }
 
     /// Changes `pages` piece by piece, until the transition takes too long.
@@ -324,7 +340,7 @@ impl LiveProcess for LiveHost<'_> {
     fn coverage(&mut self) -> Result<f64, Reason> {
         let now = self.read().map_err(|error| Reason::new(format!("{error:#}")))?;
         let sum = |pages: &[Candidate]| pages.iter().map(|page| page.present).sum::<Bytes>();
-        let huge = sum(&now.huge);
+        let huge = sum(&now.huge.pages());
         huge.share_of(huge + sum(&now.dense)).ok_or_else(|| Reason::new("no memory can be on huge pages now"))
     }
 
