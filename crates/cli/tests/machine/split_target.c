@@ -1,6 +1,7 @@
 /* Memory of several kinds on huge pages, to be split: prints `NAME START END` of each, then `ready`. `data` has
    zero-filled base pages: one in four. At the end of its input it says whether all of it holds what it held. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +32,15 @@ static uint32_t content(size_t at, int n, size_t zeros)
     return zeros && at / PAGE % zeros == zeros - 1 ? 0 : (uint32_t)(at / PAGE * 8 + n + 1);
 }
 
+/* EAGAIN: the kernel uses a page at that moment, for example migrates it; madvise(2) tells to try again. */
+static void collapse(char *start, size_t bytes)
+{
+    for (int tries = 0; madvise(start, bytes, COLLAPSE); tries++) {
+        if (errno != EAGAIN || tries == 1000) exit(5);
+        usleep(1000);
+    }
+}
+
 int main(int count, char **arguments)
 {
     size_t large = (count > 1 ? strtoul(arguments[1], 0, 10) : 32) << 20;
@@ -49,7 +59,7 @@ int main(int count, char **arguments)
         /* The last word of a page, so that the first bytes do not show whether it is zero-filled. */
         for (size_t at = 0; at < parts[n].bytes; at += PAGE)
             *(volatile uint32_t *)(parts[n].start + at + PAGE - 4) = content(at, n, parts[n].zeros);
-        if (madvise(parts[n].start, parts[n].bytes, COLLAPSE)) exit(5);
+        collapse(parts[n].start, parts[n].bytes);
         if (n != 3 && madvise(parts[n].start, parts[n].bytes, MADV_DONTFORK)) exit(6);
         printf("%s %lu %lu\n", parts[n].name, (uintptr_t)parts[n].start,
                (uintptr_t)parts[n].start + parts[n].bytes);
