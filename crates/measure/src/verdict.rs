@@ -20,6 +20,9 @@ pub const POWER: f64 = 0.80;
 /// Bounds of the 95 % interval of a verdict "no difference", as a share; a wider one is inconclusive.
 pub const EQUALITY_MARGIN: f64 = 0.10;
 
+/// Fewest pairs of a verdict "no difference": fewer can agree by chance although the ratio is another.
+pub const MIN_EQUAL_PAIRS: usize = 5;
+
 /// Difference, as a share, that the recommended number of rounds would detect.
 pub const TARGET_DIFFERENCE: f64 = 0.10;
 
@@ -43,10 +46,11 @@ pub enum Verdict {
     Faster,
     /// Worse than the reference.
     Slower,
-    /// No difference claimed, and the 95 % interval of the ratio lies between 0.9 and 1.1.
+    /// No difference claimed, and the 95 % interval of the ratio, from at least five pairs, lies between 0.9 and
+    /// 1.1.
     NoDifference,
-    /// No difference claimed, and the 95 % interval of the ratio does not lie between 0.9 and 1.1, or is
-    /// unknown.
+    /// No difference claimed, and the 95 % interval of the ratio does not lie between 0.9 and 1.1, is of fewer
+    /// than five pairs, or is unknown.
     Inconclusive,
     /// At least half of the rounds did not get their pages, or their coverage is unknown.
     FellBack,
@@ -119,9 +123,7 @@ impl ArmVerdict {
                     100.0 * (1.0 - FALSE_CLAIM_PROBABILITY / claims.max(1) as f64)
                 ),
             ),
-            (None, Some(ratio))
-                if ratio.low >= 1.0 - EQUALITY_MARGIN && ratio.high <= 1.0 + EQUALITY_MARGIN =>
-            {
+            (None, Some(ratio)) if is_near_one(&ratio) && paired.pairs >= MIN_EQUAL_PAIRS => {
                 (Verdict::NoDifference, bounds(&ratio, better))
             }
             (None, ratio) => (Verdict::Inconclusive, inconclusive(paired, ratio, claims, better)),
@@ -135,11 +137,21 @@ impl ArmVerdict {
     }
 }
 
+fn is_near_one(ratio: &Ratio) -> bool {
+    ratio.low >= 1.0 - EQUALITY_MARGIN && ratio.high <= 1.0 + EQUALITY_MARGIN
+}
+
 fn inconclusive(paired: &PairedRatio, ratio: Option<Ratio>, claims: usize, better: Better) -> String {
     let bounds = ratio.map_or_else(
         || "the interval of the ratio has no finite upper bound".to_owned(),
         |ratio| bounds(&ratio, better),
     );
+    if ratio.as_ref().is_some_and(is_near_one) {
+        return format!(
+            "{bounds}; 'no difference' needs {MIN_EQUAL_PAIRS} pairs, and there are {}",
+            paired.pairs
+        );
+    }
     let advice = paired.pairs_to_detect(TARGET_DIFFERENCE, claims).map_or_else(
         || "stop other programs and measure again".to_owned(),
         |rounds| {

@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use fastrand::Rng;
 
 use super::*;
-use crate::verdict::smallest_difference;
+use crate::verdict::{ArmVerdict, Better, MIN_EQUAL_PAIRS, Verdict, smallest_difference};
 
 fn close(left: f64, right: f64) -> bool {
     (left - right).abs() < 1e-4 * right.abs().max(1.0)
@@ -182,6 +182,41 @@ fn a_true_gain_is_seen() {
         let (seen, _) = claimed(shape, noise, blocks, effect, 2000);
         println!("{shape:?} {noise} {blocks} blocks, {effect}: {:.1} %", seen * 100.0);
     }
+}
+
+/// Share of `trials` experiments with the verdict "no difference", and with an interval as narrow.
+fn called_equal(shape: Noise, noise: f64, blocks: usize, effect: f64, trials: usize) -> (f64, f64) {
+    let mut rng = Rng::with_seed(0xe9a1 ^ ((blocks as u64) << 32) ^ (noise * 1e4) as u64);
+    let (mut equal, mut narrow) = (0, 0);
+    for _ in 0..trials {
+        let Some(paired) = PairedRatio::of(&experiment(&mut rng, shape, noise, blocks, effect)) else {
+            continue;
+        };
+        let verdict = ArmVerdict::from_ratio(&paired, 1, Better::Lower).verdict;
+        equal += usize::from(verdict == Verdict::NoDifference);
+        let is_narrow = paired.ratio(0.95).is_some_and(|ratio| ratio.low >= 0.9 && ratio.high <= 1.1);
+        narrow += usize::from(is_narrow && paired.claim(1).is_none());
+    }
+    (equal as f64 / trials as f64, narrow as f64 / trials as f64)
+}
+
+#[test]
+fn a_true_difference_is_hardly_ever_called_none() {
+    for (shape, noise) in [(Noise::Normal, 0.08), (Noise::TwoStates, 0.04)] {
+        for blocks in [MIN_EQUAL_PAIRS - 2, MIN_EQUAL_PAIRS, 10] {
+            let (equal, narrow) = called_equal(shape, noise, blocks, 0.85, 2000);
+            println!(
+                "{shape:?} {noise} {blocks}: {:.2} % no difference, {:.2} % as narrow",
+                equal * 100.0,
+                narrow * 100.0
+            );
+            assert!(equal < 0.005, "{shape:?}, noise {noise}, {blocks} blocks: {equal}");
+        }
+    }
+    let (equal, _) = called_equal(Noise::Normal, 0.02, MIN_EQUAL_PAIRS, 1.0, 2000);
+    assert!(equal > 0.95, "equal backings are called so: {equal}");
+    let (equal, narrow) = called_equal(Noise::Normal, 0.01, MIN_EQUAL_PAIRS - 1, 1.0, 2000);
+    assert!(equal == 0.0 && narrow > 0.9, "too few pairs: {equal} {narrow}");
 }
 
 #[test]
