@@ -25,6 +25,7 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         ("explain", schema::<commands::explain::text::ExplainReport>()),
         ("gclog", schema::<commands::gclog::json::GclogReport>()),
         ("inspect", schema::<Document>()),
+        ("live-prediction", schema::<commands::compare::live::predict::LivePrediction>()),
         ("plan", schema::<Plan>()),
         ("pretouch", schema::<commands::bench::pretouch::result::PretouchReport>()),
         ("record", schema::<commands::record::text::RecordReport>()),

@@ -44,11 +44,12 @@ fn every_command() -> TestResult {
     let gc_log = format!("-Xlog:gc*,safepoint:file={log}");
     let line = [java.as_str(), "-Xmx64m", &gc_log, "-cp", &classes, "Hello"];
     let pid = process::id().to_string();
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 17] = [
         &["check", "--json"],
         &["inspect", "--json", &pid],
         &["collapse", "--dry-run", "--json", &pid],
         &["split", "--dry-run", "--json", &pid],
+        &["compare", "--live", &pid, "--dry-run", "--json"],
         &["apply", "--dry-run", "--json", "--pool", "2MiB=+1"],
         &["restore", "--json"],
         &[&pretouch::QUICK_RUN[..], &["--json"]].concat(),

@@ -76,7 +76,8 @@ impl ServerArguments {
     }
 }
 
-fn words(text: &str, option: &str) -> anyhow::Result<Vec<String>> {
+/// The words of the command that is given with `option`.
+pub fn words(text: &str, option: &str) -> anyhow::Result<Vec<String>> {
     option_words(text, option).with_context(|| format!("{option}: a quote is not closed"))
 }
 

@@ -1,7 +1,7 @@
 //! `hugewise compare --live`: a running process on base and on huge pages in turns.
 
 pub mod host;
-mod predict;
+pub mod predict;
 pub mod source;
 mod words;
 
@@ -13,7 +13,9 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use hugewise_linux::{hugepages::backing::Backing, interrupt::Interrupt, proc::process::Process, root::Root};
+use hugewise_linux::{
+    hugepages::backing::Backing, interrupt::Interrupt, json, proc::process::Process, root::Root,
+};
 use hugewise_measure::{
     analysis,
     comparison::{
@@ -26,9 +28,10 @@ use hugewise_measure::{
 
 use self::{
     host::{Leave, LiveHost, Moving},
+    predict::LivePrediction,
     source::{MetricSource, Url},
 };
-use super::{Compare, seconds};
+use super::{Compare, seconds, server::words as words_of};
 use crate::{
     commands::collapse::candidates::RegionSelection,
     machine,
@@ -63,7 +66,8 @@ pub struct LiveOptions {
     /// The pages of the process after the comparison
     #[arg(long, value_enum, value_name = "PAGES", default_value_t = Leave::Found, requires = "live")]
     leave: Leave,
-    /// Run CMD in sh twice per second; --metric finds the values in its output
+    /// Run CMD twice per second; --metric finds the values in its output. Words are separated by blanks, which quotes
+    /// keep; no shell is involved
     #[arg(long, value_name = "CMD", requires = "live", conflicts_with = "metric_url")]
     metric_command: Option<String>,
     /// Read this page twice per second; --metric finds the values in it
@@ -73,7 +77,7 @@ pub struct LiveOptions {
     #[arg(long, requires = "live")]
     allow_reclaim: bool,
     /// Predict the transitions, without a change to the process
-    #[arg(short = 'n', long, requires = "live", conflicts_with = "json")]
+    #[arg(short = 'n', long, requires = "live")]
     dry_run: bool,
 }
 
@@ -81,8 +85,9 @@ pub struct LiveOptions {
 pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let options = &compare.live;
     let root = Root::live();
-    let source =
-        MetricSource::new(options.metric_command.as_ref(), options.metric_url.as_ref(), &compare.metric)?;
+    let command =
+        options.metric_command.as_ref().map(|text| words_of(text, "--metric-command")).transpose()?;
+    let source = MetricSource::new(command, options.metric_url.as_ref(), &compare.metric)?;
     let quantities = quantities(&source)?;
     let interrupt = machine::install_signal_handlers()?;
     let region = match options.region {
@@ -96,7 +101,8 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
     let name = format!("{pid} ({})", plain(&host.process.name));
     let prediction = predict::transitions(&root, host.size(), host.pages());
     if options.dry_run {
-        print(&words::dry_run(&host, &prediction, options.max_transition))?;
+        let dry_run = LivePrediction::new(&host, region, &prediction, options.max_transition);
+        print(&if compare.json { json::text(&dry_run)? } else { words::dry_run(&dry_run) })?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(refused) = &host.refused {

@@ -12,6 +12,62 @@ use hugewise_linux::{
     },
     units::{Bytes, PageSize},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::host::LiveHost;
+use crate::{commands::collapse::candidates::RegionSelection, output::terminal::plain};
+
+/// What `compare --live --dry-run --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LivePrediction {
+    schema: &'static str,
+    /// Process ID.
+    pub pid: u32,
+    /// `comm`: the name of the process, at most 15 bytes.
+    pub name: String,
+    /// Regions that change their pages.
+    pub region: RegionSelection,
+    /// Size of a huge page, in bytes.
+    #[serde(rename = "page_size_bytes")]
+    pub size: PageSize,
+    /// Number of huge pages that change.
+    pub pages: u64,
+    /// Predicted time of a transition to huge pages.
+    pub to_huge_seconds: Reading<f64>,
+    /// Predicted time of a transition to base pages.
+    pub to_base_seconds: Reading<f64>,
+    /// A longer transition ends the comparison.
+    pub max_transition_seconds: f64,
+    /// Why the comparison is not possible now; null if it is.
+    pub detail: Option<String>,
+}
+
+impl LivePrediction {
+    pub fn new(
+        host: &LiveHost<'_>,
+        region: RegionSelection,
+        prediction: &Reading<Transitions>,
+        limit: Duration,
+    ) -> LivePrediction {
+        let seconds = |of: fn(&Transitions) -> Duration| match prediction {
+            Reading::Known(transitions) => Reading::Known(of(transitions).as_secs_f64()),
+            Reading::Unknown { unknown } => Reading::Unknown { unknown: unknown.clone() },
+        };
+        LivePrediction {
+            schema: "hugewise.live-prediction/2",
+            pid: host.process.pid,
+            name: plain(&host.process.name),
+            region,
+            size: host.size(),
+            pages: host.pages() as u64,
+            to_huge_seconds: seconds(|transitions| transitions.to_huge),
+            to_base_seconds: seconds(|transitions| transitions.to_base),
+            max_transition_seconds: limit.as_secs_f64(),
+            detail: host.refused.clone(),
+        }
+    }
+}
 
 /// Huge pages that are moved for the prediction.
 const PAGES: u64 = 16;

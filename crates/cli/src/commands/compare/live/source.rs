@@ -3,15 +3,15 @@
 use std::{
     io::{Read, Write},
     net::{TcpStream, ToSocketAddrs},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
-use hugewise_linux::reading::Reason;
+use hugewise_linux::{bounded_run, reading::Reason, shell};
 use hugewise_measure::workload::metric::Metric;
 
-/// Longest wait for a page.
+/// Longest wait for a page, and for the end of a command.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest page that is read, in bytes.
 const MAX_PAGE_BYTES: u64 = 16 << 20;
@@ -19,8 +19,8 @@ const MAX_PAGE_BYTES: u64 = 16 << 20;
 /// Where the text with the metrics comes from.
 #[derive(Clone, Debug)]
 enum Text {
-    /// A command for `sh`.
-    Command(String),
+    /// The program and its arguments.
+    Command(Vec<String>),
     Page(Url),
 }
 
@@ -91,12 +91,12 @@ impl MetricSource {
 
     /// At most one of `command` and `page` is given.
     pub fn new(
-        command: Option<&String>,
+        command: Option<Vec<String>>,
         page: Option<&Url>,
         metrics: &[Metric],
     ) -> anyhow::Result<MetricSource> {
         let text = match (command, page) {
-            (Some(command), _) => Some(Text::Command(command.clone())),
+            (Some(command), _) => Some(Text::Command(command)),
             (None, Some(page)) => Some(Text::Page(page.clone())),
             (None, None) => None,
         };
@@ -118,16 +118,7 @@ impl MetricSource {
         match &self.text {
             None => Ok(String::new()),
             Some(Text::Page(page)) => page.get(),
-            Some(Text::Command(command)) => {
-                let ran = Command::new("sh")
-                    .args(["-c", command])
-                    .stdin(Stdio::null())
-                    .output()
-                    .with_context(|| format!("cannot run '{command}'"))?;
-                let stderr = String::from_utf8_lossy(&ran.stderr);
-                ensure!(ran.status.success(), "'{command}' ended with {}: {}", ran.status, stderr.trim());
-                Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
-            }
+            Some(Text::Command(words)) => output(words, TIMEOUT),
         }
     }
 
@@ -136,6 +127,19 @@ impl MetricSource {
         let text = self.text().unwrap_or_default();
         self.metrics.iter().map(|metric| metric.find(&text).ok().flatten()).collect()
     }
+}
+
+/// What a command prints.
+fn output(words: &[String], timeout: Duration) -> anyhow::Result<String> {
+    let line = shell::line(words);
+    let (program, arguments) = words.split_first().context("--metric-command: no command is given")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let ran = bounded_run::run_with_timeout(command, None, timeout)
+        .with_context(|| format!("--metric-command: cannot run '{line}'"))?
+        .with_context(|| format!("--metric-command: '{line}' did not end within {timeout:?}"))?;
+    ensure!(ran.succeeded, "--metric-command: '{line}' failed: {}", ran.stderr.trim());
+    Ok(ran.stdout)
 }
 
 #[cfg(test)]
@@ -183,12 +187,22 @@ mod tests {
     #[test]
     fn a_command_has_its_values_or_its_error() -> Result<(), Box<dyn Error>> {
         let metrics = ["ops/s=counter:n ([0-9]+)".parse()?, "x=absent ([0-9]+)".parse()?];
-        let source = MetricSource::new(Some(&"echo n 12".to_owned()), None, &metrics)?;
+        let command = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+        let source = MetricSource::new(command(&["echo", "n 12", "$HOME;"]), None, &metrics)?;
         assert_eq!(source.read(), [Some(12.0), None]);
-        let failing = MetricSource::new(Some(&"echo why >&2; exit 3".to_owned()), None, &metrics)?;
-        assert!(failing.text().is_err_and(|error| error.to_string().contains("why")));
+        assert_eq!(source.text()?, "n 12 $HOME;\n", "no shell reads the arguments");
+        for (words, error) in [
+            (&["sh", "-c", "echo why >&2; exit 3"][..], "why"),
+            (&["/nowhere/to/run"], "cannot run '/nowhere/to/run'"),
+            (&[], "no command is given"),
+        ] {
+            let text = MetricSource::new(command(words), None, &metrics)?.text();
+            assert!(text.is_err_and(|text| format!("{text:#}").contains(error)), "{error}");
+        }
+        let slow = output(&["sleep".to_owned(), "1000".to_owned()], Duration::from_millis(10));
+        assert!(slow.is_err_and(|error| format!("{error:#}").contains("did not end within 10ms")));
         assert!(MetricSource::new(None, None, &metrics).is_err());
-        assert!(MetricSource::new(Some(&"true".to_owned()), None, &[]).is_err());
+        assert!(MetricSource::new(command(&["true"]), None, &[]).is_err());
         Ok(())
     }
 }

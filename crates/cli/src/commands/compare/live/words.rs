@@ -1,7 +1,5 @@
 //! Texts of a live comparison.
 
-use std::time::Duration;
-
 use hugewise_linux::{action::Action, reading::Reading, shell, units::Pages};
 use hugewise_measure::{
     comparison::{
@@ -15,19 +13,25 @@ use hugewise_measure::{
 
 use super::{
     host::{Leave, LiveHost},
-    predict::Transitions,
+    predict::{LivePrediction, Transitions},
 };
 use crate::{commands::compare::words as texts, output::words::counted};
 
 fn predicted(prediction: &Reading<Transitions>) -> String {
     match prediction {
-        Reading::Known(Transitions { to_huge, to_base }) => format!(
-            "a transition to huge pages takes about {}, to base pages {}",
-            seconds(to_huge.as_secs_f64()),
-            seconds(to_base.as_secs_f64())
-        ),
-        Reading::Unknown { unknown } => format!("the time of a transition is unknown ({unknown})"),
+        Reading::Known(Transitions { to_huge, to_base }) => {
+            times(to_huge.as_secs_f64(), to_base.as_secs_f64())
+        }
+        Reading::Unknown { unknown } => unknown_time(unknown),
     }
+}
+
+fn times(to_huge: f64, to_base: f64) -> String {
+    format!("a transition to huge pages takes about {}, to base pages {}", seconds(to_huge), seconds(to_base))
+}
+
+fn unknown_time(unknown: &str) -> String {
+    format!("the time of a transition is unknown ({unknown})")
 }
 
 /// `0.31 s`
@@ -36,19 +40,19 @@ fn seconds(seconds: f64) -> String {
 }
 
 /// The report of a dry run.
-pub fn dry_run(host: &LiveHost<'_>, prediction: &Reading<Transitions>, limit: Duration) -> String {
-    let pages = Pages(host.pages() as u64);
-    let limit = limit.as_secs_f64();
+pub fn dry_run(dry_run: &LivePrediction) -> String {
+    let LivePrediction { pid, name, size, max_transition_seconds: limit, .. } = dry_run;
+    let pages = Pages(dry_run.pages);
     let refused =
-        host.refused.as_ref().map_or_else(String::new, |refused| format!("Not possible now: {refused}\n"));
+        dry_run.detail.as_ref().map_or_else(String::new, |refused| format!("Not possible now: {refused}\n"));
+    let times = match (&dry_run.to_huge_seconds, &dry_run.to_base_seconds) {
+        (Reading::Known(to_huge), Reading::Known(to_base)) => times(*to_huge, *to_base),
+        (Reading::Unknown { unknown }, _) | (_, Reading::Unknown { unknown }) => unknown_time(unknown),
+    };
     format!(
-        "{} of process {} ({}) would change their pages: {pages} huge pages of {}.\nPredicted: {}; the limit is {limit} s \
-         (--max-transition).\n{refused}",
-        pages * host.size(),
-        host.process.pid,
-        texts::printable(&host.process.name),
-        host.size(),
-        predicted(prediction)
+        "{} of process {pid} ({name}) would change their pages: {pages} huge pages of {size}.\nPredicted: {times}; the \
+         limit is {limit} s (--max-transition).\n{refused}",
+        pages * *size,
     )
 }
 
