@@ -281,7 +281,7 @@ fn check_attachable(root: &Root, pid: u32) -> Result<(), Reason> {
         Some(true) => Reason::err(format!("it runs with -XX:+{NO_ATTACH}")),
         // Its memory cannot be read, so check the command line and the environment.
         None if may_disable_attach(root, pid) => {
-            Reason::err(format!("its options may include -XX:+{NO_ATTACH}"))
+            Reason::err(format!("its memory cannot be read, and its options may include -XX:+{NO_ATTACH}"))
         }
         Some(false) | None => Ok(()),
     }

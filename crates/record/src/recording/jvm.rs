@@ -138,6 +138,8 @@ impl Jvms {
                         let _ = seen.switch_off(root, journal.as_deref_mut());
                     }
                 }
+                // Of a JVM that has ended, the reason of the last attempt is kept.
+                None if !is_jvm(root, pid) => {}
                 None => seen.ask(root, pid, attach, journal.as_deref_mut()),
             }
         }
@@ -226,7 +228,8 @@ impl JvmState {
     fn give_up(&mut self, pid: u32) -> Line {
         self.settled = true;
         let reason = self.failed.take().map(|failed| failed.reason);
-        let reason = reason.unwrap_or_else(|| Reason::new("it was not asked before the recording ended"));
+        let reason =
+            reason.unwrap_or_else(|| Reason::new("it ended before it was asked, or the recording did"));
         Line::note(format!("no log of the JVM in process {pid}: {reason}"))
     }
 
