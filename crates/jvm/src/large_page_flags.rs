@@ -35,3 +35,21 @@ pub fn options(flags: &FinalFlags, backing: Backing) -> Result<Vec<String>, Reas
     }
     Ok(options)
 }
+
+/// Flags that select `backing` on every HotSpot JVM since JDK 8, for one that cannot be queried.
+pub fn of_any_jvm(backing: Backing) -> Result<Vec<String>, Reason> {
+    let mut options: Vec<String> = match backing {
+        Backing::Base => vec!["-XX:-UseLargePages".to_owned()],
+        Backing::Thp => vec!["-XX:+UseTransparentHugePages".to_owned()],
+        Backing::Hugetlb(_) => {
+            ["-XX:+UseLargePages", "-XX:-UseTransparentHugePages"].map(str::to_owned).into()
+        }
+        Backing::Shm(_) => {
+            return Reason::err(
+                "only some JVMs can use SysV shared memory, and that of a script is unknown; try hugetlb",
+            );
+        }
+    };
+    options.extend(backing.named_size().map(|size| format!("-XX:LargePageSizeInBytes={}", size.bytes().0)));
+    Ok(options)
+}

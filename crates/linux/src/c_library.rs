@@ -28,10 +28,30 @@ pub enum CLibrary {
     Other(PathBuf),
 }
 
+/// A malloc in place of the C library's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// A jemalloc that the loader loads; it reads `MALLOC_CONF`.
+    Jemalloc,
+    /// Another one, or a part of the program, by its name.
+    Other(&'static str),
+}
+
+impl Allocator {
+    pub fn name(self) -> &'static str {
+        match self {
+            Allocator::Jemalloc => "jemalloc",
+            Allocator::Other(name) => name,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The C library of the program, or of its interpreter if it is a script.
     pub c_library: CLibrary,
+    /// The malloc that the program is linked with, if it is known to be none of the C library's.
+    pub allocator: Option<Allocator>,
     /// `e_machine` of its ELF header.
     machine: u16,
 }
@@ -59,9 +79,26 @@ pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadEr
             None => CLibrary::Static,
             Some(loader) => of_loader(root, &relative(&loader)),
         };
-        return Ok(Program { c_library, machine: elf.machine });
+        let allocator = root.read_bytes(&path).ok().and_then(|file| allocator_of(&file));
+        return Ok(Program { c_library, allocator, machine: elf.machine });
     }
     Err(root.content(&path, 1, "a program", "a loop of script interpreters"))
+}
+
+fn allocator_of(file: &[u8]) -> Option<Allocator> {
+    let libraries = Elf::parse(file).and_then(|elf| elf.libraries(file)).unwrap_or_default();
+    let has = |name: &str| libraries.iter().any(|library| library.starts_with(name));
+    if has("libjemalloc.") {
+        return Some(Allocator::Jemalloc);
+    }
+    if has("libtcmalloc") {
+        return Some(Allocator::Other("tcmalloc"));
+    }
+    if has("libmimalloc") {
+        return Some(Allocator::Other("mimalloc"));
+    }
+    // The beginning of its messages.
+    memmem::find(file, b"<jemalloc>: ").map(|_| Allocator::Other("a jemalloc of its own"))
 }
 
 fn relative(path: &str) -> PathBuf {
@@ -110,6 +147,18 @@ struct Elf {
     machine: u16,
     /// `PT_INTERP`.
     interpreter: Option<String>,
+    /// Whether its words have 64 bits.
+    wide: bool,
+    /// `PT_LOAD` and `PT_DYNAMIC`.
+    segments: Vec<Segment>,
+}
+
+/// A program header.
+struct Segment {
+    kind: u32,
+    offset: usize,
+    address: usize,
+    length: usize,
 }
 
 impl Elf {
@@ -125,20 +174,50 @@ impl Elf {
         };
         let machine = u16_at(file, 18)?;
         // Offsets in the file's header, and in a program header.
-        let (headers, header_size, count, offset, length) =
-            if wide { (32, 54, 56, 8, 32) } else { (28, 42, 44, 4, 16) };
+        let (headers, header_size, count, offset, address, length) =
+            if wide { (32, 54, 56, 8, 16, 32) } else { (28, 42, 44, 4, 8, 16) };
         let (headers, header_size) = (word(headers)?, usize::from(u16_at(file, header_size)?));
-        let mut interpreter = None;
+        let (mut interpreter, mut segments) = (None, Vec::new());
         for n in 0..usize::from(u16_at(file, count)?) {
             let Some(at) = headers.checked_add(n * header_size) else { break };
-            if u32_at(file, at) != Some(libc::PT_INTERP) {
+            let Some(kind) = u32_at(file, at) else { break };
+            if ![libc::PT_INTERP, libc::PT_LOAD, libc::PT_DYNAMIC].contains(&kind) {
                 continue;
             }
-            let (offset, length) = (word(at + offset)?, word(at + length)?);
-            let path = file.get(offset..offset.checked_add(length)?)?;
-            interpreter = Some(String::from_utf8_lossy(path).trim_end_matches('\0').to_owned());
+            let (offset, address, length) = (word(at + offset)?, word(at + address)?, word(at + length)?);
+            if kind == libc::PT_INTERP {
+                let path = file.get(offset..offset.checked_add(length)?)?;
+                interpreter = Some(String::from_utf8_lossy(path).trim_end_matches('\0').to_owned());
+            } else {
+                segments.push(Segment { kind, offset, address, length });
+            }
         }
-        Some(Elf { machine, interpreter })
+        Some(Elf { machine, interpreter, wide, segments })
+    }
+
+    /// The names of the libraries that the loader loads for it (`DT_NEEDED`).
+    fn libraries(&self, file: &[u8]) -> Option<Vec<String>> {
+        const DT_NEEDED: u64 = 1;
+        const DT_STRTAB: u64 = 5;
+        let dynamic = self.segments.iter().find(|segment| segment.kind == libc::PT_DYNAMIC)?;
+        let table = file.get(dynamic.offset..dynamic.offset.checked_add(dynamic.length)?)?;
+        let size = if self.wide { 8 } else { 4 };
+        let word = |at| if self.wide { u64_at(table, at) } else { u32_at(table, at).map(u64::from) };
+        let entries = (0..table.len() / (2 * size))
+            .filter_map(|n| Some((word(2 * n * size)?, usize::try_from(word((2 * n + 1) * size)?).ok()?)));
+        let entries: Vec<(u64, usize)> = entries.collect();
+        let (_, strings) = *entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?;
+        let offset_of = |segment: &Segment| {
+            let inside = strings.checked_sub(segment.address).filter(|inside| *inside < segment.length)?;
+            segment.offset.checked_add(inside)
+        };
+        let loaded = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
+        let strings = file.get(loaded.filter_map(offset_of).next()?..)?;
+        let name = |at: usize| {
+            let name = strings.get(at..)?.split(|byte| *byte == 0).next()?;
+            Some(String::from_utf8_lossy(name).into_owned())
+        };
+        Some(entries.iter().filter(|(tag, _)| *tag == DT_NEEDED).filter_map(|(_, at)| name(*at)).collect())
     }
 }
 
@@ -163,6 +242,23 @@ mod tests {
         if cfg!(target_env = "gnu") {
             assert!(matches!(own.c_library, CLibrary::Glibc { version: Some((2, 33..)), .. }), "{own:?}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn the_libraries_and_the_malloc_of_a_program_are_known() -> Result<(), Box<dyn std::error::Error>> {
+        let own = Root::live().read_bytes("proc/self/exe")?;
+        let elf = Elf::parse(&own).ok_or("no ELF header")?;
+        if cfg!(target_env = "gnu") {
+            let libraries = elf.libraries(&own).ok_or("no libraries")?;
+            assert!(libraries.iter().any(|library| library.starts_with("libc.so")), "{libraries:?}");
+        }
+        let mut renamed = own.clone();
+        let at = memmem::find(&own, b"\0libgcc_s.so.1\0").ok_or("not linked with libgcc_s")?;
+        renamed[at..at + 14].copy_from_slice(b"\0libjemalloc.s");
+        assert_eq!(allocator_of(&renamed), Some(Allocator::Jemalloc));
+        assert_eq!(allocator_of(b"<jemalloc>: Error"), Some(Allocator::Other("a jemalloc of its own")));
+        assert_eq!(allocator_of(b"\0libjemalloc.so.2\0"), None);
         Ok(())
     }
 
@@ -192,6 +288,7 @@ mod tests {
         let elf = Elf::parse(&own).ok_or("no ELF header")?;
         let program = |machine| Program {
             c_library: CLibrary::Glibc { version: None, dir: "lib/multi".into() },
+            allocator: None,
             machine,
         };
         assert_eq!(program(elf.machine).jemalloc(&root), None);
@@ -214,7 +311,7 @@ mod tests {
         fn nothing_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), wide in any::<bool>()) {
             let mut file = vec![0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }];
             file.extend(&bytes);
-            let _ = Elf::parse(&file);
+            let _ = Elf::parse(&file).and_then(|elf| elf.libraries(&file));
             let _ = version_in(&bytes);
         }
     }

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use hugewise_linux::{
-    c_library::with_tunables,
+    c_library::{Allocator, with_tunables},
     hugepages::{backing::Backing, page_sizes::PageSizes},
     reading::Reason,
     units::Bytes,
@@ -11,6 +11,9 @@ use hugewise_linux::{
 
 /// Largest block that glibc permits in an arena (`HEAP_MAX_SIZE / 2` on 64-bit machines).
 const MAX_MMAP_THRESHOLD: Bytes = Bytes(32 << 20);
+
+/// Options with which jemalloc uses transparent huge pages.
+pub const JEMALLOC_THP: &str = "thp:always,metadata_thp:auto";
 
 /// Pages for malloc'd memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +73,32 @@ pub enum MallocSettings {
     Tunables(Vec<(&'static str, String)>),
     /// Path of the jemalloc to preload.
     Preload(PathBuf),
+    /// Options of the jemalloc that the program is linked with.
+    Jemalloc(&'static str),
     /// No settings: another process collapses the memory.
     Nothing,
 }
 
 impl MallocSettings {
+    /// Settings of the malloc of a program, whose own one is `allocator` if it is not glibc's, that put its memory on
+    /// `backing`.
+    pub fn of_program(
+        allocator: Option<Allocator>,
+        backing: Backing,
+        sizes: &PageSizes,
+    ) -> Result<MallocSettings, Reason> {
+        match (allocator, backing) {
+            (None, _) => MallocSettings::glibc(backing, sizes),
+            (Some(Allocator::Jemalloc), Backing::Base) => Ok(MallocSettings::Jemalloc("thp:never")),
+            (Some(Allocator::Jemalloc), Backing::Thp) => Ok(MallocSettings::Jemalloc(JEMALLOC_THP)),
+            (Some(_), Backing::Base) => Ok(MallocSettings::Nothing),
+            (Some(allocator), _) => Reason::err(format!(
+                "the program's malloc is {}, which has no setting for {backing} that hugewise knows",
+                allocator.name()
+            )),
+        }
+    }
+
     /// Tunables of glibc that put malloc's memory on `backing`; an error if this machine does not have it, or
     /// malloc cannot use it.
     pub fn glibc(backing: Backing, sizes: &PageSizes) -> Result<MallocSettings, Reason> {
@@ -116,18 +140,19 @@ impl MallocSettings {
             MallocSettings::Tunables(ours) => {
                 vec![("GLIBC_TUNABLES", with_tunables(&value("GLIBC_TUNABLES"), ours))]
             }
-            MallocSettings::Preload(library) => {
-                let joined = |name, ours: &str, between: &str| match value(name) {
-                    theirs if theirs.is_empty() => (name, ours.to_owned()),
-                    theirs if name == "MALLOC_CONF" => (name, format!("{theirs}{between}{ours}")),
-                    theirs => (name, format!("{ours}{between}{theirs}")),
-                };
-                vec![
-                    joined("LD_PRELOAD", &library.display().to_string(), ":"),
-                    // The last one of repeated options takes effect.
-                    joined("MALLOC_CONF", "thp:always,metadata_thp:auto", ","),
-                ]
+            // The last one of repeated options takes effect.
+            MallocSettings::Jemalloc(options) => {
+                vec![("MALLOC_CONF", joined(value("MALLOC_CONF"), ",", options))]
             }
+            MallocSettings::Preload(library) => vec![
+                ("LD_PRELOAD", joined(library.display().to_string(), ":", &value("LD_PRELOAD"))),
+                ("MALLOC_CONF", joined(value("MALLOC_CONF"), ",", JEMALLOC_THP)),
+            ],
         }
     }
+}
+
+/// `first` and `last` with `between` between them, if neither is empty.
+fn joined(first: String, between: &str, last: &str) -> String {
+    if first.is_empty() || last.is_empty() { first + last } else { first + between + last }
 }

@@ -36,6 +36,7 @@ mod report;
 mod restore;
 mod run;
 mod run_report;
+mod run_script;
 mod schemas;
 mod server;
 mod settings;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         program::trials(),
         run::trials(),
         run_report::trials(),
+        run_script::trials(),
         tlb::trials(),
         touch::trials(),
         pretouch::trials(),

@@ -7,6 +7,7 @@ mod argfile;
 mod contradictions;
 mod effective;
 mod layout;
+mod script;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use hugewise_linux::units::Bytes;
 pub use argfile::MAX_ARGFILE_BYTES as MAX_OPTION_FILE_BYTES;
 pub use contradictions::{Contradiction, contradictions};
 pub use effective::{EffectiveOptions, JvmOption, OptionSource};
+pub use script::{Script, ScriptVariable};
 pub use shell::{option_value, option_words};
 
 /// Environment variables with JVM options. Those of JDK_JAVA_OPTIONS (read by the launcher, JDK 9 and later)
@@ -156,6 +158,11 @@ impl LaunchLine {
             line.wrapper.extend(variables.iter().map(|(name, value)| format!("{name}={value}")));
         }
         line
+    }
+
+    /// The value of a variable for the JVM, if the line is started in the environment `outer`.
+    pub fn variable(&self, name: &str, outer: &Variable<'_>) -> Option<String> {
+        self.parsed_wrapper().variable(name, outer)
     }
 
     /// Those of [`OPTION_VARIABLES`] that the JVM sees if the line is started in the environment `outer`, in

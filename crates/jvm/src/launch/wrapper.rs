@@ -10,6 +10,9 @@ use std::{
 
 use super::{LaunchError, Variable, shell};
 
+/// Programs that read scripts.
+pub(super) const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
+
 /// A program that executes the command after its own options and operands.
 struct Wrapper {
     name: &'static str,
@@ -133,7 +136,7 @@ pub(super) fn walk_to(
                 let own_name = usize::from(parsed_wrapper.rest.get(1).is_some_and(|word| word == "-a")) * 2;
                 parsed_wrapper.rest.drain(..=own_name.min(parsed_wrapper.rest.len() - 1));
             }
-            "sh" | "bash" | "dash" | "ash" | "ksh" | "zsh" => {
+            name if SHELLS.contains(&name) => {
                 let Some(words) = script(&parsed_wrapper.rest, names)? else { return Ok(None) };
                 parsed_wrapper.rest = words;
                 shell_reads = true;
@@ -367,6 +370,11 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then_some((name, value))
+}
+
+/// Whether a program of this name executes the command after its own options, and is no shell.
+pub(super) fn is_wrapper(name: &str) -> bool {
+    matches!(name, "exec" | "command" | "env") || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
 /// Whether a program name is `java`, or a variant such as `java21` or `java-17`.

@@ -1,5 +1,6 @@
 //! Selects the backing with which a program is started, from readings and the JVM's answers.
 
+mod malloc;
 #[cfg(test)]
 mod tests;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 
 use hugewise_jvm::collector::Collector;
 use hugewise_linux::{
-    c_library::CLibrary,
+    c_library::{Allocator, CLibrary},
     cgroup::CgroupLimits,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
     reading::Reason,
@@ -21,10 +22,6 @@ use crate::{
     pool_availability::{self, Available, Policy},
 };
 
-/// First glibc whose malloc supports `glibc.malloc.hugetlb`.
-const MIN_GLIBC_VERSION: (u32, u32) = (2, 35);
-/// Largest number of CPUs for a single malloc arena: with more, its lock would be contended.
-const MAX_CPUS_FOR_ONE_ARENA: usize = 8;
 /// Upper bound of the memory that malloc takes from a pool before the JVM allocates its heap.
 const MALLOC_AT_START: Bytes = Bytes(64 << 20);
 
@@ -80,6 +77,8 @@ pub struct SelectionFacts {
     pub processors: usize,
     /// The program's C library, or why it is unknown.
     pub c_library: Result<CLibrary, Reason>,
+    /// The malloc that the program is linked with, if it is known to be none of its C library's.
+    pub allocator: Option<Allocator>,
     /// Path of a jemalloc that the program can load.
     pub jemalloc: Option<PathBuf>,
     /// Whether the program is setuid or has file capabilities: its loader then ignores variables for malloc.
@@ -235,6 +234,14 @@ impl SelectionFacts {
                 }
                 Ok(String::new())
             }
+            Backing::Hugetlb(_) | Backing::Shm(_) if offer.pages.is_empty() => {
+                let size = self.sizes.huge_page_of(offer.backing).or(self.sizes.default_hugetlb);
+                let (available, why) = size.map_or((Pages(0), String::new()), |size| self.available(size));
+                if available == Pages(0) {
+                    return Reason::err("the pool has no page left");
+                }
+                Ok(format!(": its demand is unknown, and {why}"))
+            }
             Backing::Hugetlb(_) | Backing::Shm(_) => {
                 let mut reported = Vec::new();
                 for (size, pages) in &offer.pages {
@@ -286,115 +293,5 @@ impl SelectionFacts {
             (None, None) => format!("{pages} are available"),
         };
         (pages, why)
-    }
-
-    /// Means and reason for malloc'd memory; `None` if no backing was requested for it.
-    fn off_heap(
-        &self,
-        wanted: &BackingRequest,
-        taken: &[(PageSize, Pages)],
-    ) -> Option<Result<(MallocSettings, String), Reason>> {
-        Some(match wanted.off_heap? {
-            OffHeap::Hugetlb => self.pool_for_malloc(wanted.backing, taken),
-            OffHeap::Thp => self.thp_for_malloc(wanted.malloc),
-        })
-    }
-
-    fn pool_for_malloc(
-        &self,
-        backing: Option<Backing>,
-        taken: &[(PageSize, Pages)],
-    ) -> Result<(MallocSettings, String), Reason> {
-        self.glibc()
-            .or_else(|reason| Reason::err(format!("{reason}; only glibc's malloc takes pages of a pool")))?;
-        let backing = backing.filter(|backing| matches!(backing, Backing::Hugetlb(_)));
-        let backing = backing.unwrap_or(Backing::Hugetlb(None));
-        let Some(size) = self.sizes.huge_page_of(backing) else {
-            return Reason::err(self.sizes.missing(backing).unwrap_or_default());
-        };
-        let (available, why) = self.available(size);
-        let heap = taken.iter().find(|(of, _)| *of == size).map_or(Pages(0), |(_, pages)| *pages);
-        let left = available.saturating_sub(heap);
-        if left == Pages(0) {
-            return Reason::err(format!("no page of {size} is left for malloc ({why})"));
-        }
-        let why =
-            format!("malloc'd memory on hugetlb: {left} pages of {size} ({}) are left for it", left * size);
-        Ok((MallocSettings::glibc(backing, &self.sizes)?, why))
-    }
-
-    fn thp_for_malloc(&self, malloc: Malloc) -> Result<(MallocSettings, String), Reason> {
-        let glibc = || {
-            self.check_thp()?;
-            let (major, minor) = self.glibc()?;
-            let why = format!(
-                "malloc'd memory on thp by glibc {major}.{minor} with one arena, whose lock all threads share"
-            );
-            Ok((MallocSettings::glibc(Backing::Thp, &self.sizes)?, why))
-        };
-        let jemalloc = || {
-            self.check_thp()?;
-            self.check_loader_reads_variables()?;
-            let library =
-                self.jemalloc.as_ref().ok_or_else(|| Reason::new("the program finds no libjemalloc.so.2"))?;
-            let why = format!("malloc'd memory on thp by a preloaded jemalloc (/{})", library.display());
-            Ok((MallocSettings::Preload(PathBuf::from("/").join(library)), why))
-        };
-        let collapse = || match &self.collapse_obstacle {
-            Some(reason) => Reason::err(format!("the program's memory cannot be collapsed: {reason}")),
-            None => Ok((
-                MallocSettings::Nothing,
-                "malloc'd memory on thp by collapse, once the memory is resident".to_owned(),
-            )),
-        };
-        match malloc {
-            Malloc::Glibc => glibc(),
-            Malloc::Jemalloc => jemalloc(),
-            Malloc::Collapse => collapse(),
-            Malloc::Auto => {
-                let crowded = self.processors > MAX_CPUS_FOR_ONE_ARENA;
-                let first = if crowded { jemalloc().or_else(|_| glibc()) } else { glibc() };
-                first.or_else(|reason| {
-                    let other = jemalloc().or_else(|_| collapse());
-                    other.map_err(|also| Reason::new(format!("{reason}; {also}")))
-                })
-            }
-        }
-    }
-
-    /// The version of a glibc that supports `glibc.malloc.hugetlb`, or why the program has none.
-    fn glibc(&self) -> Result<(u32, u32), Reason> {
-        self.check_loader_reads_variables()?;
-        Reason::err(match &self.c_library {
-            Err(reason) => format!("the program's C library is unknown ({reason})"),
-            Ok(CLibrary::Glibc { version: Some(version), .. }) if *version >= MIN_GLIBC_VERSION => {
-                return Ok(*version);
-            }
-            Ok(CLibrary::Glibc { version: Some((major, minor)), .. }) => format!(
-                "the program's malloc is that of glibc {major}.{minor}; huge pages need glibc 2.35 or later"
-            ),
-            Ok(CLibrary::Glibc { version: None, .. }) => {
-                "the program's malloc is that of a glibc before 2.33; huge pages need glibc 2.35 or later"
-                    .into()
-            }
-            Ok(CLibrary::Musl) => "the program's malloc is musl's, which does not support huge pages".into(),
-            Ok(CLibrary::Static) => {
-                "the program is linked statically: no variable configures its malloc".into()
-            }
-            Ok(CLibrary::Other(loader)) => format!("the program's loader {} is unknown", loader.display()),
-        })
-    }
-
-    fn check_loader_reads_variables(&self) -> Result<(), Reason> {
-        if self.privileged {
-            return Reason::err(
-                "the program is setuid or has file capabilities, so its loader ignores variables for malloc",
-            );
-        }
-        Ok(())
-    }
-
-    fn collapses(&self, off_heap: Option<OffHeap>, malloc: Option<&MallocSettings>) -> bool {
-        off_heap == Some(OffHeap::Thp) && malloc.is_some() && self.collapse_obstacle.is_none()
     }
 }

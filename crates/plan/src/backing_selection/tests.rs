@@ -40,6 +40,7 @@ fn facts(available: u64) -> SelectionFacts {
         shared_thp: Some("never".to_owned()),
         processors: 2,
         c_library: Ok(CLibrary::Glibc { version: Some((2, 36)), dir: "lib".into() }),
+        allocator: None,
         jemalloc: None,
         privileged: false,
         collapse_obstacle: Some("it needs CAP_SYS_NICE".to_owned()),
@@ -216,6 +217,39 @@ fn other_programs_are_asked_through_malloc() {
     let fixed = SelectionFacts { c_library: Ok(CLibrary::Static), ..facts(0) };
     let auto = choose(BackingRequest::default(), &fixed).expect("a choice");
     assert_eq!((auto.backing, auto.disable_thp), (Backing::Base, false));
+}
+
+#[test]
+fn a_pool_for_an_unknown_demand_must_have_a_page() {
+    let offers = vec![
+        offer(Backing::Hugetlb(None), "+UseLargePages", 0),
+        offer(Backing::Thp, "+UseTransparentHugePages", 0),
+    ];
+    let answers = JvmAnswers { offers, ..answers() };
+    let wanted = BackingRequest { backing: Some(Backing::Hugetlb(None)), ..BackingRequest::default() };
+    let choice = choose(&wanted, Some(&answers), &facts(7)).expect("a choice");
+    assert_eq!(choice.why, "backing hugetlb: its demand is unknown, and 7 are available");
+    let choice = choose(&wanted, Some(&answers), &facts(0)).expect("a choice");
+    assert_eq!(choice.why, "backing thp; hugetlb is not available: the pool has no page left");
+    assert!(choose(&BackingRequest { strict: true, ..wanted }, Some(&answers), &facts(0)).is_err());
+}
+
+#[test]
+fn the_programs_own_malloc_takes_its_own_options() {
+    let means = |allocator, backing| {
+        let facts = SelectionFacts { allocator: Some(allocator), ..facts(5000) };
+        choose(&BackingRequest { backing, ..BackingRequest::default() }, None, &facts).expect("a choice")
+    };
+    let choice = means(Allocator::Jemalloc, None);
+    let variables = choice.malloc.expect("settings").variables(&|_| Some("narenas:1".to_owned()));
+    assert_eq!(variables, [("MALLOC_CONF", "narenas:1,thp:always,metadata_thp:auto".to_owned())]);
+    for (allocator, backing) in
+        [(Allocator::Jemalloc, Some(Backing::Hugetlb(None))), (Allocator::Other("tcmalloc"), None)]
+    {
+        let choice = means(allocator, backing);
+        assert_eq!(choice.malloc, None);
+        assert!(choice.why.contains(allocator.name()), "{}", choice.why);
+    }
 }
 
 proptest! {

@@ -16,8 +16,10 @@ pub struct ObserverTask {
     pub backing: Backing,
     /// Backing chosen for memory outside of the heap; `None` if unchanged.
     pub off_heap: Option<Backing>,
-    /// Largest heap; `None` if the program is not a JVM.
+    /// Largest heap; `None` if the program is not a JVM, and for a script.
     pub max_heap: Option<Bytes>,
+    /// The program is a script: the backing is for the heaps of the JVMs that it starts.
+    pub script: bool,
     /// Collapse memory outside of the heap once the program is ready.
     pub collapse: bool,
     /// The program was started through a wrapper and may be a child of the process.

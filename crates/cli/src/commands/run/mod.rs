@@ -2,11 +2,13 @@
 
 pub mod assignment;
 pub mod cache_key;
+mod executable;
 mod exit_sample;
 pub mod observer;
 pub mod readiness;
 pub mod report;
 mod sampled_process;
+mod script;
 pub mod target;
 
 use std::{
@@ -155,7 +157,8 @@ impl Run {
             program: target.name(),
             backing: choice.backing,
             off_heap,
-            max_heap: answers.map(|answers| answers.max_heap),
+            max_heap: answers.filter(|_| target.script.is_none()).map(|answers| answers.max_heap),
+            script: target.script.is_some(),
             collapse: choice.collapse,
             behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
             patience: Duration::from_secs(self.within),
@@ -207,6 +210,9 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         .map_err(anyhow::Error::msg)
         .context("nothing was started")?;
     run.say(&choice.why);
+    if let Some(script) = &target.script {
+        run.say(&script.describe(&choice.options));
+    }
     if let Some(warning) = &choice.warning {
         run.say(&format!("warning: {warning}"));
     }

@@ -69,7 +69,8 @@ pub enum RunOutcome {
 /// A region, its pages, and the backing it should have.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunRegion {
-    /// `heap`, `code cache`, `outside heap`; `anonymous` of a program without a heap.
+    /// `heap`, `code cache`, `outside heap`; `anonymous` of a program without a heap; `heap of PID` of the other JVMs
+    /// of a script.
     #[serde(flatten)]
     pub pages: RegionPages,
     /// Share of the resident bytes on huge pages, 0 to 1; null if nothing is resident.
@@ -156,15 +157,31 @@ pub fn regions(survey: &Survey, machine: &MachineState, assignment: &ObserverTas
         let pages = survey.region(name, machine, belongs)?;
         Some(RunRegion { coverage: pages.coverage(), pages, asked })
     };
-    let regions = match assignment.max_heap {
-        Some(_) => vec![
+    let has_heap = survey.parts.iter().any(|(part, _)| is(part, RegionKind::Heap));
+    let regions = match has_heap || assignment.max_heap.is_some() {
+        true => vec![
             region("heap", Some(assignment.backing), &|part| is(part, RegionKind::Heap)),
             region("code cache", None, &|part| is(part, RegionKind::CodeCache)),
             region("outside heap", assignment.off_heap, &is_outside_heap),
         ],
-        None => vec![region("anonymous", assignment.off_heap.or(Some(assignment.backing)), &is_outside_heap)],
+        false if assignment.script => vec![region("anonymous", assignment.off_heap, &is_outside_heap)],
+        false => {
+            vec![region("anonymous", assignment.off_heap.or(Some(assignment.backing)), &is_outside_heap)]
+        }
     };
     regions.into_iter().flatten().collect()
+}
+
+/// The heap of another process of a script, named after the process; `None` if it is no JVM.
+pub fn heap_of_other(
+    survey: &Survey,
+    machine: &MachineState,
+    pid: u32,
+    assignment: &ObserverTask,
+) -> Option<RunRegion> {
+    let is_heap = |part: &Part| part.of_jvm == Some(RegionKind::Heap);
+    let pages = survey.region(&format!("heap of {pid}"), machine, is_heap)?;
+    Some(RunRegion { coverage: pages.coverage(), pages, asked: Some(assignment.backing) })
 }
 
 /// Whether a part is memory outside of heap and code cache. The CDS archive is mapped from a file.
@@ -220,6 +237,7 @@ mod tests {
             backing: Backing::Thp,
             off_heap: Some(Backing::Thp),
             max_heap,
+            script: false,
             collapse: false,
             behind_wrapper: false,
             patience: Duration::from_secs(1),

@@ -50,16 +50,29 @@ pub(super) struct Process<'a> {
 impl Process<'_> {
     /// The process with most resident bytes, and their number.
     pub(super) fn heaviest(&self) -> Option<(u32, Bytes)> {
-        let tree = match self.assignment.behind_wrapper {
-            true => tree::processes(self.root, self.pid),
-            false => vec![self.pid],
-        };
         let resident = |pid: u32| {
             let text = self.root.read(format!("proc/{pid}/smaps_rollup")).ok()?;
             let all = smaps::parse(&text).ok()?;
             Some((pid, all.iter().map(|vma| vma.rss + vma.hugetlb).sum()))
         };
-        tree.into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
+        self.tree().into_iter().filter_map(resident).max_by_key(|(_, resident): &(u32, Bytes)| *resident)
+    }
+
+    fn tree(&self) -> Vec<u32> {
+        match self.assignment.behind_wrapper {
+            true => tree::processes(self.root, self.pid),
+            false => vec![self.pid],
+        }
+    }
+
+    /// The heaps of the other JVMs that a script has started.
+    fn heaps_of_others(&self, machine: &MachineState, pid: u32) -> Vec<RunRegion> {
+        let others = self.tree().into_iter().filter(|other| self.assignment.script && *other != pid);
+        let heap = |other: u32| {
+            let sampled = self.read(machine, other).ok()?;
+            report::heap_of_other(&sampled.survey, machine, other, self.assignment)
+        };
+        others.filter_map(heap).collect()
     }
 
     /// Samples the regions, after collapsing memory if the assignment requires it.
@@ -80,13 +93,16 @@ impl Process<'_> {
             report.collapsed_bytes = huge(&sampled.vmas).saturating_sub(before);
         }
         report.regions = report::regions(&sampled.survey, &machine, self.assignment);
+        report.regions.extend(self.heaps_of_others(&machine, pid));
         Ok(())
     }
 
     /// The regions of a process now.
     pub(super) fn regions(&self, pid: u32) -> anyhow::Result<Vec<RunRegion>> {
         let machine = MachineState::read(self.root)?;
-        Ok(report::regions(&self.read(&machine, pid)?.survey, &machine, self.assignment))
+        let mut regions = report::regions(&self.read(&machine, pid)?.survey, &machine, self.assignment);
+        regions.extend(self.heaps_of_others(&machine, pid));
+        Ok(regions)
     }
 
     fn read(&self, machine: &MachineState, pid: u32) -> anyhow::Result<MemorySample> {

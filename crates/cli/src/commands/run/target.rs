@@ -8,15 +8,15 @@ use std::{
         ffi::{OsStrExt, OsStringExt},
         fs::PermissionsExt,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use hugewise_jvm::{
     collector::Collector,
     flags::{self, FinalFlags},
     large_page_flags,
-    launch::{LaunchError, LaunchLine},
+    launch::{LaunchError, LaunchLine, Script},
     rehearsal::{self, DemandError},
 };
 use hugewise_linux::{
@@ -33,7 +33,7 @@ use hugewise_plan::backing_selection::{
     BackingRequest, BackingSelection, BackingSupport, JvmAnswers, SelectionFacts,
 };
 
-use super::cache_key;
+use super::{cache_key, executable::find, script::ScriptTarget};
 use crate::cache::Cache;
 
 /// First Linux that can collapse the memory of another process.
@@ -45,6 +45,8 @@ pub struct Target {
     command: Vec<OsString>,
     /// The parsed command line of a `java`; `None` for other programs, or if parsing failed.
     pub line: Option<LaunchLine>,
+    /// The shell script that the command starts; `None` for other programs.
+    pub script: Option<ScriptTarget>,
     /// Why the command line of a `java` could not be parsed.
     pub not_understood: Option<LaunchError>,
     /// Variables with JVM options, without their large-page flags.
@@ -60,25 +62,34 @@ impl Target {
     pub fn new(command: &[OsString]) -> anyhow::Result<Target> {
         let words: Option<Vec<String>> =
             command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
-        let parse = |words: Vec<String>| LaunchLine::parse(&words, &|file| fs::read_to_string(file));
-        let (line, not_understood) = match words.and_then(parse) {
+        let words = words.unwrap_or_default();
+        let (line, not_understood) = match LaunchLine::parse(&words, &|file| fs::read_to_string(file)) {
             Some(Err(error)) => (None, Some(error)),
             line => (line.and_then(Result::ok), None),
         };
+        let is_script = line.is_none() && matches!(not_understood, None | Some(LaunchError::Script { .. }));
+        let script = if is_script { ScriptTarget::of(&words, &Root::live()) } else { None };
+        let not_understood = not_understood.filter(|_| script.is_none());
         let first = command.first().context("no program was named")?;
-        let named = line.as_ref().map_or(first.clone(), |line| OsString::from(&line.java));
+        let inner = line.as_ref().map(|line| &line.java);
+        let inner = inner.or(script.as_ref().and_then(|script| script.script.words.first()));
+        let named = inner.map_or(first.clone(), OsString::from);
         // A wrapper may find the program with its own PATH; otherwise exec reports the error.
-        let wrapped = line.as_ref().is_some_and(|line| !line.wrapper.is_empty());
+        let wrapped = named != *first;
         let file = find(&named).or_else(|error| if wrapped { find(first) } else { Err(error) });
         let file = file.and_then(|file| Ok(std::path::absolute(file)?));
         let file = file.with_context(|| format!("{} was not found", named.to_string_lossy()))?;
         let of_line = |line: &LaunchLine| line.variables_without_page_flags(&|name| env::var(name).ok());
-        let (variables, aside) = line.as_ref().map(of_line).unwrap_or_default();
-        Ok(Target { command: command.to_vec(), line, not_understood, variables, aside, file })
+        let of_script = script.as_ref().map(|script| script.script.line());
+        let (variables, aside) = line.as_ref().or(of_script.as_ref()).map(of_line).unwrap_or_default();
+        Ok(Target { command: command.to_vec(), line, script, not_understood, variables, aside, file })
     }
 
     /// The file name without its directory.
     pub fn name(&self) -> String {
+        if let Some(script) = &self.script {
+            return script.script.name().to_owned();
+        }
         self.file.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
@@ -91,7 +102,7 @@ impl Target {
         wanted: &BackingRequest,
     ) -> SelectionFacts {
         let pools = pools::read(root).unwrap_or_default();
-        let malloc_matters = self.line.is_none() || wanted.off_heap.is_some();
+        let malloc_matters = (self.line.is_none() && self.script.is_none()) || wanted.off_heap.is_some();
         let path = self.file.strip_prefix("/").unwrap_or(&self.file);
         let program = match malloc_matters {
             true => c_library::of_program(root, path).map_err(Reason::from),
@@ -105,6 +116,7 @@ impl Target {
             shared_thp: thp.pmd_shmem_enabled().map(|(word, _)| word.to_owned()),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             jemalloc: program.as_ref().ok().and_then(|program| program.jemalloc(root)),
+            allocator: program.as_ref().ok().and_then(|program| program.allocator),
             c_library: program.map(|program| program.c_library),
             privileged: malloc_matters && self.is_privileged(),
             collapse_obstacle: collapse_obstacle(root),
@@ -127,7 +139,9 @@ impl Target {
         thp: &Thp,
         cache: Option<&Cache>,
     ) -> anyhow::Result<Option<JvmAnswers>> {
-        let Some(line) = &self.line else { return Ok(None) };
+        let Some(line) = &self.line else {
+            return Ok(self.script.as_ref().map(|script| script.answers(wanted)));
+        };
         let words: Vec<String> =
             self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let key = cache.and_then(|cache| {
@@ -148,7 +162,9 @@ impl Target {
     pub fn set_aside(&self, choice: &BackingSelection) -> Vec<String> {
         let (_, mut aside) =
             self.line.as_ref().map(|line| line.with_page_flags(&choice.options)).unwrap_or_default();
+        aside.extend(self.script.iter().flat_map(|script| script.aside.iter().cloned()));
         aside.extend(self.aside.iter().cloned());
+        aside.dedup();
         aside
     }
 
@@ -163,8 +179,26 @@ impl Target {
             if let Some(malloc) = &choice.malloc {
                 changed = malloc.variables(&|name| self.variable(name));
             }
+            changed.extend(self.variables.clone());
+            if let Some(script) = &self.script {
+                let own = script.assignment(&choice.options);
+                changed.retain(|(name, _)| *name != own.0);
+                changed.push(own);
+                let Script { wrapper, words: behind, .. } = &script.script;
+                if !wrapper.is_empty() {
+                    // Set after the wrapper, which may change variables.
+                    let assignments = changed.drain(..).map(|(name, value)| format!("{name}={value}"));
+                    let env = ["env".to_owned()].into_iter().chain(assignments);
+                    words = wrapper
+                        .iter()
+                        .cloned()
+                        .chain(env)
+                        .chain(behind.iter().cloned())
+                        .map(OsString::from)
+                        .collect();
+                }
+            }
             if let Some(line) = &self.line {
-                changed.extend(self.variables.clone());
                 words = self.with_options(line, &choice.options);
                 if !line.wrapper.is_empty() && !changed.is_empty() {
                     // Set after the wrapper, which may change variables.
@@ -280,23 +314,6 @@ fn collapse_obstacle(root: &Root) -> Option<String> {
         Some(capabilities) if capabilities.has(Capabilities::SYS_NICE) => None,
         _ => Some("a collapse needs CAP_SYS_NICE, which root has".to_owned()),
     }
-}
-
-/// Finds the file of a command as execvp(3) does.
-fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
-    let runs = |path: &Path| {
-        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    if command.as_bytes().contains(&b'/') {
-        // The kernel reports errors of an explicit path.
-        return Ok(command.into());
-    }
-    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
-    env::split_paths(&path)
-        .map(|dir| here(dir).join(command))
-        .find(|path| runs(path))
-        .ok_or_else(|| anyhow!("no folder of PATH has such a program"))
 }
 
 fn assignment(name: &OsStr, value: &OsStr) -> OsString {

@@ -1,0 +1,28 @@
+//! Finds programs.
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::anyhow;
+
+/// Finds the file of a command as execvp(3) does.
+pub fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
+    let runs = |path: &Path| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if command.as_bytes().contains(&b'/') {
+        // The kernel reports errors of an explicit path.
+        return Ok(command.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let here = |dir: PathBuf| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
+    env::split_paths(&path)
+        .map(|dir| here(dir).join(command))
+        .find(|path| runs(path))
+        .ok_or_else(|| anyhow!("no folder of PATH has such a program"))
+}
