@@ -19,7 +19,7 @@ INCLUDEDIR ?= $(PREFIX)/include
 share := $(DESTDIR)$(PREFIX)/share
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-java test-java-pools races test-jcache test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache docs-data fuzz clean install install-c
+.PHONY: help demo test test-full test-java test-java-pools races test-jcache test-reproducible release-java java build fmt lint doc bench bench-java bench-cache demo-cache oltp docs-data fuzz clean install install-c
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -104,6 +104,10 @@ bench-cache: build java ## compare the Java cache with other caches (minutes; RU
 # The files of the result are in target/, not among the recorded ones.
 demo-cache: build java ## read a store larger than its cache, on base and on huge pages (5 minutes; ARGS='--gib 4')
 	scripts/tools jdk25 maven python -- benchmarks/demo-cache/run --hugewise $(binary) --out target/demo-cache.json $(ARGS)
+
+# Called again, it adds the rounds that the file of rounds lacks.
+oltp: build ## compare a JVM service with PostgreSQL on base and on huge pages (at most 2 hours; ARGS='--heaps 1 --pairs 6')
+	scripts/tools jdk maven postgres python -- benchmarks/oltp/run --hugewise $(binary) --resume target/oltp.rounds --out target/oltp.json $(ARGS)
 
 docs-data: ## write the figures of the documentation from the results of the benchmarks
 	scripts/tools python -- benchmarks/docs-data

@@ -51,8 +51,13 @@ def measure(arguments, include, parameters, flags=(), environment=None, java=Non
 
 
 def pool_of(arguments, flags):
-    """Pool pages that a JVM with these flags needs, from `hugewise plan`."""
-    command = [str(arguments.hugewise), "plan", "--json", "--", arguments.java, *flags, "-version"]
+    """Pool pages that a JVM with these flags needs."""
+    return pages_of(arguments.hugewise, [arguments.java, *flags, "-version"])
+
+
+def pages_of(hugewise, program):
+    """Pool pages that a program needs, from `hugewise plan`."""
+    command = [str(hugewise), "plan", "--json", "--", *program]
     ran = subprocess.run(command, capture_output=True, text=True)
     try:
         return sum(pool["pages_needed"] for pool in json.loads(ran.stdout)["pools"])

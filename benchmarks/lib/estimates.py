@@ -81,6 +81,7 @@ def verdict(of, limit, quantity, count):
 
     `limit` has `at_least`, `at_most`, both, or neither. Verdicts: `holds` and `fails` if the whole interval agrees,
     else `inconclusive`; `not_judged` without a limit. The detail of `inconclusive` says how to settle it.
+    `within` limits the distance of the bounds from the estimate, as a ratio: a wider interval is `inconclusive`.
     """
     middle, low, high = of
     noun = "samples" if quantity in ("value", "count") else "pairs"
@@ -91,9 +92,13 @@ def verdict(of, limit, quantity, count):
     excess = excess_width(low, high, limit, quantity)
     if excess > 1:
         return unsettled("the interval is too wide", noun, count, count * excess**2)
+    if within := limit.get("within"):
+        half = max(middle / low, high / middle) - 1
+        if half > within:
+            return unsettled(f"the interval is wider than ± {100 * within:g} %", noun, count, count * (half / within) ** 2)
     bounds = [bound for bound in (limit.get("at_least"), limit.get("at_most")) if bound is not None]
     if not bounds:
-        return "not_judged", ""
+        return ("holds" if within else "not_judged"), ""
     if not any(low < bound < high for bound in bounds):
         inside = low >= limit.get("at_least", -math.inf) and high <= limit.get("at_most", math.inf)
         return ("holds" if inside else "fails"), ""

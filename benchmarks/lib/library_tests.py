@@ -63,6 +63,11 @@ class Estimates(unittest.TestCase):
         verdict = estimates.verdict((1.0, 0.99, 1.5), {"at_most": 1.0001}, "ratio", 20)
         self.assertIn("more than 2000 pairs", verdict[1])
 
+    def test_a_wide_interval_names_the_missing_pairs(self):
+        self.assertEqual("holds", estimates.verdict((0.9, 0.88, 0.92), {"within": 0.03}, "ratio", 20)[0])
+        verdict = estimates.verdict((1.0, 1 / 1.05, 1.05), {"within": 0.03}, "ratio", 20)
+        self.assertEqual(("inconclusive", "the interval is wider than ± 3 %; about 36 more pairs would settle it"), verdict)
+
     def test_a_count_is_judged_without_an_interval(self):
         of = estimates.estimate(estimates.pairs({"claim": [0, 1, None, 0]}, ["claim"], "count"), "count")
         self.assertEqual((1, 1, 1), of)

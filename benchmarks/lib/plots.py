@@ -30,7 +30,34 @@ def dots(series, unit):
         marks += [f'<circle cx="{at(value):.1f}" cy="{middle}" r="3" fill="#FFFFFF" stroke="{colour}" stroke-width="1.5"/>' for value in values]
         marks.append(text(max(at(of), at(max(values))) + 8, middle + 4, f"{of:,.0f}", "start"))
     marks.append(text((LABEL + WIDTH - RIGHT) / 2, bottom + 34, unit, "middle"))
-    height = bottom + AXIS
+    return svg(bottom + AXIS, marks)
+
+
+def intervals(rows, unit):
+    """One line for each of (name, estimate, low, high): a dot on its interval, beside a line at 1."""
+    label = 260
+    low, high = min(1, *(row[2] for row in rows)), max(1, *(row[3] for row in rows))
+    step = nice((high - low) / 6)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    at = lambda value: label + (WIDTH - label - RIGHT) * (value / step - first) / (last - first)
+    bottom = ROW * len(rows) + 8
+    marks = []
+    for n in range(first, last + 1):
+        marks.append(f'<line x1="{at(n * step):.1f}" y1="4" x2="{at(n * step):.1f}" y2="{bottom}" stroke="{GRID}"/>')
+        marks.append(text(at(n * step), bottom + 16, f"{n * step:.{max(0, -math.floor(math.log10(step)))}f}", "middle"))
+    marks.append(f'<line x1="{at(1):.1f}" y1="4" x2="{at(1):.1f}" y2="{bottom}" stroke="{TEXT}"/>')
+    for i, (name, estimate, low, high) in enumerate(rows):
+        middle = ROW * i + ROW / 2 + 4
+        colour = COLOURS[2] if high < 1 or low > 1 else COLOURS[0]
+        marks.append(text(label - 8, middle + 4, name, "end"))
+        marks.append(f'<line x1="{at(low):.1f}" y1="{middle}" x2="{at(high):.1f}" y2="{middle}" stroke="{colour}" stroke-width="3"/>')
+        marks.append(f'<circle cx="{at(estimate):.1f}" cy="{middle}" r="5" fill="{colour}"/>')
+        marks.append(text(at(high) + 8, middle + 4, f"{estimate:.3f}", "start"))
+    marks.append(text((label + WIDTH - RIGHT) / 2, bottom + 34, unit, "middle"))
+    return svg(bottom + AXIS, marks)
+
+
+def svg(height, marks):
     body = "\n".join(marks)
     return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" ' \
         f'font-size="12">\n<rect width="{WIDTH}" height="{height}" fill="#FFFFFF"/>\n{body}\n</svg>\n'

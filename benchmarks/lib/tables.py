@@ -86,7 +86,8 @@ def interval(row, quantity, factor=1):
 
 def limit(row, factor=1):
     signs = {"at_least": "≥", "at_most": "≤"}
-    return ", ".join(f"{signs[name]} {bound / factor:.4g}" for name, bound in row["limit"].items())
+    texts = [f"± {100 * bound:g} %" if name == "within" else f"{signs[name]} {bound / factor:.4g}" for name, bound in row["limit"].items()]
+    return ", ".join(texts)
 
 
 def verdict(row):
