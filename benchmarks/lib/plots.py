@@ -52,7 +52,7 @@ def intervals(rows, unit):
         marks.append(text(label - 8, middle + 4, name, "end"))
         marks.append(f'<line x1="{at(low):.1f}" y1="{middle}" x2="{at(high):.1f}" y2="{middle}" stroke="{colour}" stroke-width="3"/>')
         marks.append(f'<circle cx="{at(estimate):.1f}" cy="{middle}" r="5" fill="{colour}"/>')
-        marks.append(text(at(high) + 8, middle + 4, f"{estimate:.3f}", "start"))
+        marks.append(text(WIDTH - 8, middle + 4, f"{estimate:.3f}", "end"))
     marks.append(text((label + WIDTH - RIGHT) / 2, bottom + 34, unit, "middle"))
     return svg(bottom + AXIS, marks)
 

@@ -153,7 +153,8 @@ class Service(Player):
         heap = f"{round(gib * 1024)}m"
         self.flags = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch", *BACKINGS_OF_JVM[backing]]
         self.java, self.backing = java, backing
-        self.words = ["-Dsun.net.httpserver.nodelay=true", "-Dsun.net.httpserver.maxIdleConnections=1000", "-cp", class_path,
+        # Connections wait for the turns of the others.
+        self.words = ["-Dsun.net.httpserver.nodelay=true", "-Dsun.net.httpserver.idleInterval=36000", "-cp", class_path,
                       "io.hugewise.benchmarks.oltp.Service", str(warehouses), str(threads)]
 
     def pages(self, hugewise):
