@@ -12,8 +12,6 @@ import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentMap;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -38,11 +36,8 @@ public final class HugeCache<K, V> implements AutoCloseable {
     private final HugeCacheBuilder<K, V> options;
     private final ObjectStore<K, V> objects;
     private final Store store;
-    private final EntryCodec<K, V> codec;
-    private final Expiration<K, V> expiration;
+    private final Reads<K, V> reads;
     private final Loads<K, V> loads;
-    private final @Nullable HeapTier<V> heap;
-    private final LongAdder hitBytes = new LongAdder();
 
     HugeCache(HugeCacheBuilder<K, V> options, CacheMemory memory) {
         this.options = options;
@@ -50,9 +45,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         HeapTable<V> table = options.heapWeight == 0 ? null : new HeapTable<>(options.heapWeight, options.weigher);
         objects = new ObjectStore<>(options, memory, table == null ? _ -> {} : table::remove);
         store = objects.store;
-        codec = objects.codec;
-        expiration = objects.expiration;
-        heap = table == null ? null : new HeapTier<>(table, store, expiration, hitBytes);
+        reads = new Reads<>(objects, table);
         loads = new Loads<>(this, objects, options.executor);
         CacheEvents.opened(this);
     }
@@ -79,16 +72,9 @@ public final class HugeCache<K, V> implements AutoCloseable {
     }
 
     @Nullable V getIfPresent(K key, KeyBytes bytes) {
-        estimateRead(bytes);
-        V value = heap == null ? null : heap.get(bytes);
-        if (value == null) {
-            value = store.read(bytes.bytes, bytes.hash, entry -> used(key, bytes, entry));
-        }
-        if (value == null) {
-            return objects.evictedValue(bytes);
-        }
+        V value = reads.value(key, bytes);
         CacheLoader<? super K, V> loader = options.loader;
-        if (loader != null && options.refreshNanos > 0) {
+        if (value != null && loader != null && options.refreshNanos > 0) {
             refreshIfOld(key, bytes, loader);
         }
         return value;
@@ -103,61 +89,14 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param <R> type of the result
     /// @return the result; empty if there is none, or the value is not in the cache
     public <R> Optional<R> read(K key, Function<MemorySegment, ? extends @Nullable R> reader) {
-        KeyBytes bytes = objects.keyBytes(key);
-        estimateRead(bytes);
-        if (objects.behind == null) {
-            return Optional.ofNullable(this.<R>readEntry(bytes, reader));
-        }
-        var isRead = new AtomicBoolean();
-        R result = this.<R>readEntry(bytes, view -> {
-            isRead.setPlain(true);
-            return reader.apply(view);
-        });
-        MemorySegment evicted = isRead.getPlain() ? null : objects.evictedPayload(bytes);
-        return Optional.ofNullable(evicted == null ? result : reader.apply(evicted.asReadOnly()));
-    }
-
-    private <R> @Nullable R readEntry(KeyBytes key, Function<MemorySegment, ? extends @Nullable R> reader) {
-        return store.<R>read(key.bytes, key.hash, entry -> {
-            if (expiration.isChangedByReads()) {
-                store.setExpiry(entry, expiryAfterRead(entry));
-            }
-            MemorySegment payload = codec.payload(entry);
-            hitBytes.add(payload.byteSize());
-            return reader.apply(payload.asReadOnly());
-        });
-    }
-
-    private void estimateRead(KeyBytes key) {
-        MissRatioEstimate estimate = objects.estimate;
-        if (estimate != null) {
-            estimate.read(key);
-        }
-    }
-
-    /// The value of an entry, whose use is noted.
-    private V used(K key, KeyBytes bytes, long entry) {
-        MemorySegment payload = codec.payload(entry);
-        hitBytes.add(payload.byteSize());
-        V value = codec.value(payload);
-        if (expiration.isChangedByReads()) {
-            store.setExpiry(entry, expiration.afterRead(key, value, expiryAfterRead(entry)));
-        }
-        if (heap != null) {
-            heap.wasRead(entry, bytes, payload.byteSize(), value);
-        }
-        return value;
+        return reads.view(objects.keyBytes(key), reader);
     }
 
     private void refreshIfOld(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
-        Integer written = objects.peek(bytes, codec::written);
+        Integer written = objects.peek(bytes, objects.codec::written);
         if (written != null && store.clock.since(written) >= options.refreshNanos) {
             var _ = loads.refresh(key, bytes, loader);
         }
-    }
-
-    private int expiryAfterRead(long entry) {
-        return expiration.afterRead(store.entries.expiry(entry), codec.header.hasTime() ? codec.written(entry) : 0);
     }
 
     /// Returns a value; if it is not in the cache, loads and adds it. Threads that want the same key wait for the one
@@ -348,13 +287,14 @@ public final class HugeCache<K, V> implements AutoCloseable {
     public CacheStats stats() {
         Evictor evictor = store.evictor;
         LiveEntries live = store.live;
-        return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), hitBytes.sum(), objects.loadedBytes.sum(),
+        return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), reads.hitBytes.sum(), objects.loadedBytes.sum(),
                 live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.compaction.inserted.sum(), evictor.compaction.moved(),
                 loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum());
     }
 
     /// {@return counts of the values on the heap; zeros if the cache has no tier there}
     public HeapStats heapStats() {
+        HeapTier<V> heap = reads.heap;
         return heap == null ? new HeapStats(0, 0, 0) : heap.stats();
     }
 
