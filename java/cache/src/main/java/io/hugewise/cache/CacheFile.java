@@ -28,7 +28,7 @@ import java.util.function.LongSupplier;
 /// @param reason why a file that was there before was removed; empty if none was
 record CacheFile(HugeFile file, String reason) {
     /// Version of everything in the file.
-    private static final String FORMAT = "hugewise-cache 2";
+    private static final String FORMAT = "hugewise-cache 3";
     private static final int BEGIN = 4096;
     /// Caches that this process has open. To open the file of one to delete it would release its lock.
     private static final Set<Path> OPEN = ConcurrentHashMap.newKeySet();

@@ -9,7 +9,7 @@ final class Checksum {
     /// Checksum of an entry that is written. Its time of expiry and the numbers of its chunks are not a part of it.
     static int of(long entry, Entries layout, Segments segments) {
         var sum = new CRC32C();
-        add(sum, entry, Entries.SIZES);
+        add(sum, entry, Integer.BYTES);
         if (!layout.isLarge(entry)) {
             add(sum, layout.key(entry), (long) layout.keySize(entry) + layout.valueSize(entry));
             return (int) sum.getValue();

@@ -2,25 +2,35 @@ package io.hugewise.cache;
 
 import java.lang.foreign.MemorySegment;
 
-/// Layout of an entry, which is aligned to 8 bytes.
+/// Layout of an entry, which is aligned to 4 bytes.
 ///
 /// ```text
-/// ┌──────────────────┬───────────────────────┬──────────────────────────────┬──────────────────────┬─────┬───────┐
-/// │ size of the key  │ size of the value     │ expiry (only if entries can) │ checksum (in a file) │ key │ value │
-/// │ 4 bytes          │ 4 bytes               │ 4 bytes                      │ 4 bytes              │     │       │
-/// └──────────────────┴───────────────────────┴──────────────────────────────┴──────────────────────┴─────┴───────┘
+/// ┌─────────┬──────────────────────────────┬──────────────────────┬───────────────────────────────┬─────┬───────┐
+/// │ sizes   │ expiry (only if entries can) │ checksum (in a file) │ size of the value (only WIDE) │ key │ value │
+/// │ 4 bytes │ 4 bytes                      │ 4 bytes              │ 4 bytes                       │     │       │
+/// └─────────┴──────────────────────────────┴──────────────────────┴───────────────────────────────┴─────┴───────┘
+///
+/// sizes:   31      30     29..20            19..0
+///        ┌───────┬──────┬─────────────────┬───────────────────┐
+///        │ LARGE │ WIDE │ size of the key │ size of the value │
+///        └───────┴──────┴─────────────────┴───────────────────┘
 /// ```
 ///
+/// If one of the sizes does not fit, the entry is [#WIDE]: the lower 30 bits are the size of the key.
+///
 /// Of the value of a large entry, all but the last bytes lie in [Chunks], whose numbers are before the last bytes, aligned
-/// to 4 bytes, 4 bytes each; the size of the key has the bit [#LARGE].
+/// to 4 bytes, 4 bytes each; it has the bit [#LARGE].
 final class Entries {
-    static final int LARGE = 1 << 31;
-    private static final int VALUE_SIZE = 4;
-    /// Bytes of both sizes.
-    static final int SIZES = 8;
-    private static final int ALIGNMENT = 8;
+    private static final int LARGE = 1 << 31;
+    private static final int WIDE = 1 << 30;
+    private static final int KEY_SHIFT = 20;
+    private static final int MAX_KEY = (1 << 10) - 1;
+    private static final int MAX_VALUE = (1 << KEY_SHIFT) - 1;
+    /// Of all entries, which are a multiple of it.
+    static final int ALIGNMENT = 4;
 
-    final int header;
+    /// Bytes before the key, of an entry that is not wide.
+    private final int header;
     final boolean hasChecksum;
     private final boolean canExpire;
     /// Bytes of a large value that a chunk has.
@@ -31,7 +41,7 @@ final class Entries {
     Entries(boolean canExpire, boolean hasChecksum, int segmentSize) {
         this.canExpire = canExpire;
         this.hasChecksum = hasChecksum;
-        this.header = SIZES + (canExpire ? Integer.BYTES : 0) + (hasChecksum ? Integer.BYTES : 0);
+        this.header = Integer.BYTES + (canExpire ? Integer.BYTES : 0) + (hasChecksum ? Integer.BYTES : 0);
         this.chunkCapacity = Chunks.capacity(segmentSize);
         this.largest = Chunks.size(segmentSize);
     }
@@ -39,10 +49,10 @@ final class Entries {
     /// Bytes of an entry in its segment.
     long size(int keySize, long valueSize) {
         if (!isLarge(keySize, valueSize)) {
-            return aligned(header + keySize + valueSize);
+            return aligned((long) header(keySize, valueSize) + keySize + valueSize);
         }
         long parts = valueSize / chunkCapacity;
-        return aligned(numbers(keySize) + Integer.BYTES * parts + valueSize - parts * chunkCapacity);
+        return aligned(numbers(keySize, valueSize) + Integer.BYTES * parts + valueSize - parts * chunkCapacity);
     }
 
     private static long aligned(long size) {
@@ -50,7 +60,7 @@ final class Entries {
     }
 
     private boolean isLarge(int keySize, long valueSize) {
-        return valueSize >= chunkCapacity && aligned(header + keySize + valueSize) > largest;
+        return valueSize >= chunkCapacity && aligned((long) header(keySize, valueSize) + keySize + valueSize) > largest;
     }
 
     /// Chunks that a value needs.
@@ -59,13 +69,30 @@ final class Entries {
     }
 
     /// Offset of the numbers of chunks in a large entry.
-    private long numbers(int keySize) {
-        return (long) header + keySize + Integer.BYTES - 1 & -Integer.BYTES;
+    private long numbers(int keySize, long valueSize) {
+        return (long) header(keySize, valueSize) + keySize + Integer.BYTES - 1 & -Integer.BYTES;
+    }
+
+    private long numbers(long entry) {
+        return numbers(keySize(entry), valueSize(entry));
+    }
+
+    private static boolean isWide(int keySize, long valueSize) {
+        return keySize > MAX_KEY || valueSize > MAX_VALUE;
+    }
+
+    private int header(int keySize, long valueSize) {
+        return isWide(keySize, valueSize) ? header + Integer.BYTES : header;
     }
 
     void writeHeader(long entry, int keySize, int valueSize, boolean isLarge) {
-        Memory.setInt(entry, isLarge ? keySize | LARGE : keySize);
-        Memory.setInt(entry + VALUE_SIZE, valueSize);
+        int flag = isLarge ? LARGE : 0;
+        if (isWide(keySize, valueSize)) {
+            Memory.setInt(entry, flag | WIDE | keySize);
+            Memory.setInt(entry + header, valueSize);
+        } else {
+            Memory.setInt(entry, flag | keySize << KEY_SHIFT | valueSize);
+        }
     }
 
     /// Bytes of an entry that was written.
@@ -78,8 +105,13 @@ final class Entries {
     /// @param room bytes until the end of its segment
     /// @return its size; 0 if it cannot be an entry
     long checkedSize(long entry, long room) {
-        if (room < header || keySize(entry) > room || valueSize(entry) < 0
-                || isLarge(entry) != isLarge(keySize(entry), valueSize(entry))) {
+        if (room < header || (isWide(Memory.getInt(entry)) && room < header + Integer.BYTES)) {
+            return 0;
+        }
+        int keySize = keySize(entry);
+        int valueSize = valueSize(entry);
+        if (keySize > room || valueSize < 0 || isWide(Memory.getInt(entry)) != isWide(keySize, valueSize)
+                || isLarge(entry) != isLarge(keySize, valueSize)) {
             return 0;
         }
         long size = size(entry);
@@ -90,16 +122,29 @@ final class Entries {
         return Memory.getInt(entry) < 0;
     }
 
+    private static boolean isWide(int sizes) {
+        return (sizes & WIDE) != 0;
+    }
+
     int keySize(long entry) {
-        return Memory.getInt(entry) & ~LARGE;
+        return keySizeOf(Memory.getInt(entry));
+    }
+
+    private static int keySizeOf(int sizes) {
+        return isWide(sizes) ? sizes & WIDE - 1 : sizes >>> KEY_SHIFT & MAX_KEY;
     }
 
     int valueSize(long entry) {
-        return Memory.getInt(entry + VALUE_SIZE);
+        int sizes = Memory.getInt(entry);
+        return isWide(sizes) ? Memory.getInt(entry + header) : sizes & MAX_VALUE;
     }
 
     long key(long entry) {
-        return entry + header;
+        return key(entry, Memory.getInt(entry));
+    }
+
+    private long key(long entry, int sizes) {
+        return entry + header + (isWide(sizes) ? Integer.BYTES : 0);
     }
 
     long value(long entry) {
@@ -111,16 +156,17 @@ final class Entries {
     }
 
     boolean isOf(long entry, byte[] key) {
-        return keySize(entry) == key.length && Memory.startsWith(key(entry), key);
+        int sizes = Memory.getInt(entry);
+        return keySizeOf(sizes) == key.length && Memory.startsWith(key(entry, sizes), key);
     }
 
     int expiry(long entry) {
-        return canExpire ? Memory.getInt(entry + SIZES) : Clock.NEVER;
+        return canExpire ? Memory.getInt(entry + Integer.BYTES) : Clock.NEVER;
     }
 
     void setExpiry(long entry, int expiry) {
         if (canExpire) {
-            Memory.setInt(entry + SIZES, expiry);
+            Memory.setInt(entry + Integer.BYTES, expiry);
         }
     }
 
@@ -140,15 +186,15 @@ final class Entries {
 
     /// Number of the chunk that has a part of a large value.
     int part(long entry, int number) {
-        return Memory.getInt(entry + numbers(keySize(entry)) + (long) number * Integer.BYTES);
+        return Memory.getInt(entry + numbers(entry) + (long) number * Integer.BYTES);
     }
 
     void setPart(long entry, int number, int chunk) {
-        Memory.setInt(entry + numbers(keySize(entry)) + (long) number * Integer.BYTES, chunk);
+        Memory.setInt(entry + numbers(entry) + (long) number * Integer.BYTES, chunk);
     }
 
     /// Address of the last bytes of a large value, which are in no chunk.
     long rest(long entry) {
-        return entry + numbers(keySize(entry)) + (long) parts(entry) * Integer.BYTES;
+        return entry + numbers(entry) + (long) parts(entry) * Integer.BYTES;
     }
 }

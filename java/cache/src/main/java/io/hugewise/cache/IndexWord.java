@@ -5,7 +5,7 @@ package io.hugewise.cache;
 /// ```text
 ///  63    62..61  60..24                     23..0
 /// ┌──────┬──────┬──────────────────────────┬──────────────────┐
-/// │ link │ uses │ offset of the entry / 8  │ hash, bits 8..31 │
+/// │ link │ uses │ offset of the entry / 4  │ hash, bits 8..31 │
 /// └──────┴──────┴──────────────────────────┴──────────────────┘
 /// ```
 ///
@@ -18,14 +18,13 @@ final class IndexWord {
     private static final int LOCATION_SHIFT = 24;
     private static final long LOCATION = (1L << 37) - 1;
     private static final int USES_SHIFT = 61;
-    private static final int UNIT = 8;
     private static final long SAME = LOCATION << LOCATION_SHIFT | TAG;
 
     private IndexWord() {}
 
     /// @param offset offset of the entry in the memory of all segments
     static long of(long offset, long hash) {
-        return (offset / UNIT) << LOCATION_SHIFT | tag(hash);
+        return (offset / Entries.ALIGNMENT) << LOCATION_SHIFT | tag(hash);
     }
 
     static long tag(long hash) {
@@ -47,7 +46,7 @@ final class IndexWord {
     }
 
     static long offset(long word) {
-        return (word >>> LOCATION_SHIFT & LOCATION) * UNIT;
+        return (word >>> LOCATION_SHIFT & LOCATION) * Entries.ALIGNMENT;
     }
 
     static int uses(long word) {

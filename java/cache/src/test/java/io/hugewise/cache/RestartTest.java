@@ -196,14 +196,14 @@ class RestartTest {
         byte[] bytes = new byte[Long.BYTES];
         Serializers.longs().write(key, MemorySegment.ofArray(bytes));
         long at = store.peek(bytes, store.hash(bytes), store::valueAddress);
-        try (HugeFile open = HugeFile.open(left, "hugewise-cache 2")) {
+        try (HugeFile open = HugeFile.open(left, "hugewise-cache 3")) {
             long offset = at - store.segments.base + random.nextInt(200);
             open.memory().set(JAVA_BYTE, offset, (byte) (open.memory().get(JAVA_BYTE, offset) ^ 1 << random.nextInt(8)));
         }
     }
 
     private static void damage(Path file, Segments segments, Random random, int words) throws IOException {
-        try (HugeFile open = HugeFile.open(file, "hugewise-cache 2")) {
+        try (HugeFile open = HugeFile.open(file, "hugewise-cache 3")) {
             MemorySegment memory = open.memory();
             for (Manifest.Use use : new Manifest.Use[] {Manifest.Use.TABLE, Manifest.Use.OVERFLOW}) {
                 for (int segment : segments.withUse(use)) {
@@ -283,7 +283,7 @@ class RestartTest {
     }
 
     private static void write(Path file, long at, long word) throws IOException {
-        try (HugeFile open = HugeFile.open(file, "hugewise-cache 2")) {
+        try (HugeFile open = HugeFile.open(file, "hugewise-cache 3")) {
             open.memory().set(JAVA_LONG, at, word);
         }
     }
