@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Figure;
 import io.hugewise.cache.Manifest.Use;
+import io.hugewise.cache.policy.LinearHashing;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.function.IntConsumer;
@@ -99,14 +100,7 @@ final class Buckets {
 
     /// Address of the bucket that a hash belongs to.
     long of(long hash) {
-        return at(number((int) hash, count));
-    }
-
-    /// Number of the bucket that a hash belongs to in a table of some buckets.
-    static int number(int hash, int buckets) {
-        int level = Integer.highestOneBit(buckets);
-        int number = hash & 2 * level - 1;
-        return number < buckets ? number : number & level - 1;
+        return at(LinearHashing.number((int) hash, count));
     }
 
     long at(int number) {

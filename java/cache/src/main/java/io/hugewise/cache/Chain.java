@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.policy.LinearHashing;
 import java.util.Arrays;
 import java.util.function.LongPredicate;
 
@@ -22,7 +23,7 @@ final class Chain {
     static boolean split(Buckets buckets) {
         int number = buckets.count();
         int bit = Integer.highestOneBit(number);
-        long old = buckets.at(number - bit);
+        long old = buckets.at(LinearHashing.origin(number));
         var chain = new Chain(buckets);
         chain.collect(old, _ -> true);
         // A killed process may have left words there.
@@ -50,7 +51,7 @@ final class Chain {
     static boolean merge(Buckets buckets) {
         int number = buckets.count() - 1;
         long last = buckets.at(number);
-        long old = buckets.at(number - Integer.highestOneBit(number));
+        long old = buckets.at(LinearHashing.origin(number));
         var chain = new Chain(buckets);
         chain.collect(old, _ -> true);
         chain.add(last, _ -> true);

@@ -73,8 +73,8 @@ final class Evictor {
         target.requested(requests - adaptedRequests, hits - adaptedHits);
         adaptedRequests = requests;
         adaptedHits = hits;
-        long used = segments.used() - (index.bytes() + sketch.bytes()) / segments.size;
-        long estimate = used <= 0 ? 0 : index.entries() * segments.limit() / used;
+        long used = segments.used();
+        long estimate = used == 0 ? 0 : index.entries() * segments.limit() / used;
         if (estimate > expected || estimate < FEWER * expected) {
             expected = estimate;
             target.expect(estimate);

@@ -1,6 +1,7 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Use;
+import io.hugewise.cache.policy.LinearHashing;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -128,7 +129,7 @@ final class Recovery {
         }
         // The lowest bits of the hash are those of the bucket's number.
         int hash = (int) (IndexWord.hashBits(word) | (bucket & (1 << IndexWord.TAG_SHIFT) - 1));
-        boolean isHere = Buckets.number(hash, buckets.count()) == bucket;
+        boolean isHere = LinearHashing.number(hash, buckets.count()) == bucket;
         for (int i = 0; i < place; i++) {
             isHere &= !IndexWord.isSame(chain.word(i), word);
         }
