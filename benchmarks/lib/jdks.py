@@ -1,7 +1,9 @@
 """JDKs of this machine, as `hugewise check` finds them."""
 
 import json
+import shutil
 import subprocess
+from pathlib import Path
 
 from results import stop
 
@@ -16,3 +18,13 @@ def newest(hugewise, least):
     if not found or found[-1][0] < least:
         stop(f"no JDK of {least} or later is found")
     return found[-1][1]
+
+
+def add_option(parser, least):
+    """The option --java."""
+    parser.add_argument("--java", help=f"a JVM of {least} or later [default: the newest found]")
+
+
+def compiler(java):
+    """The `javac` of the JDK that a `java` belongs to."""
+    return Path(shutil.which(java) or java).resolve().parent / "javac"
