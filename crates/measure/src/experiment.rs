@@ -231,7 +231,7 @@ impl Experiment<'_> {
             };
             proof::fell_back(backing, &evidence, self.sizes, least)
         };
-        let of_heap = fell_back(backing, &coverage, workload.is_asked_through_malloc());
+        let of_heap = fell_back(backing, &coverage, workload.is_asked_through_malloc(observer));
         let outside = || {
             let why = fell_back(off_heap?.into(), &off_heap_coverage, true)?;
             Some(format!("outside the heap, {why}"))

@@ -25,6 +25,7 @@ mod memory_limit;
 mod native;
 mod needs;
 mod plan;
+mod plan_running;
 mod postgres;
 mod pretouch;
 mod program;
@@ -36,9 +37,10 @@ mod report;
 mod restore;
 mod run;
 mod run_report;
-mod run_script;
 mod schemas;
+mod script;
 mod server;
+mod server_killed;
 mod settings;
 mod split;
 mod start;
@@ -66,13 +68,14 @@ fn main() -> ExitCode {
         native::trials(),
         java::trials(),
         plan::trials(),
+        plan_running::trials(),
         postgres::trials(),
         explain::trials(),
         untouched::trials(),
         program::trials(),
         run::trials(),
         run_report::trials(),
-        run_script::trials(),
+        script::trials(),
         tlb::trials(),
         touch::trials(),
         pretouch::trials(),
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         record_killed::trials(),
         report::trials(),
         server::trials(),
+        server_killed::trials(),
         storms::trials(),
         trace::trials(),
         kernel_tools::trials(),

@@ -57,6 +57,8 @@ pub enum RegionOfInterest {
     Anonymous,
     /// The Java heap. The JVM's own log, in this file, has its addresses.
     JavaHeap(PathBuf),
+    /// The heap of the JVM with most memory, located from its tables; of a program without a JVM, its anonymous memory.
+    AnyJavaHeap,
     /// The shared memory of PostgreSQL, which its processes have in common.
     PostgresSharedMemory,
     /// A region that the program reports itself.
@@ -137,6 +139,11 @@ impl Observer {
     /// measurably.
     pub fn with_longest_interval(self) -> Observer {
         Observer { interval: MAX_INTERVAL, shortest_reading_interval: MAX_INTERVAL, ..self }
+    }
+
+    /// Whether a Java heap was located.
+    pub fn has_heap(&self) -> bool {
+        !self.heaps.is_empty()
     }
 
     /// Time to wait until the next reading of the amount of memory, by [`Observer::sample_if_due`].
@@ -237,29 +244,22 @@ impl Observer {
     fn region_coverage(&mut self, tree: &[u32]) -> Option<Coverage> {
         match &self.region {
             RegionOfInterest::Reported => None,
-            RegionOfInterest::Anonymous => {
-                let read = |pid: &u32| smaps::read(&self.root, &pid.to_string()).ok();
-                let processes: Vec<Vec<Vma>> = tree.iter().filter_map(read).collect();
-                let is_malloced = |vma: &&Vma| vma.is_anonymous() || vma.is_hugetlb;
-                let is_writable = |vma: &&Vma| vma.permissions.starts_with("rw-p");
-                let writable = processes.iter().flatten().filter(is_malloced).filter(is_writable);
-                let mapped = writable.map(|vma| Bytes(vma.addresses.end - vma.addresses.start)).sum();
-                self.largest_mapped = self.largest_mapped.max(mapped);
-                let coverage =
-                    |vmas: &Vec<Vma>| smaps::coverage(vmas.iter().filter(is_malloced), self.thp_size);
-                processes.iter().map(coverage).reduce(|mut whole, seen| {
-                    whole.add(&seen);
-                    whole
-                })
-            }
+            RegionOfInterest::Anonymous => self.anonymous_coverage(tree),
             RegionOfInterest::JavaHeap(log) => {
                 if self.hints.logged.is_none() {
                     self.hints.logged = beginning_of(log).and_then(|text| gc_log::heap(&text));
                 }
-                // The first process of a launch line may be a wrapper that waits for the JVM, or a JVM that
-                // starts others, as JMH does: the heap with most resident bytes counts, the last of equals.
-                let heaps = tree.iter().filter_map(|pid| self.heap_coverage(*pid)).collect::<Vec<_>>();
-                heaps.into_iter().max_by_key(|seen| seen.resident)
+                self.largest_heap(tree)
+            }
+            RegionOfInterest::AnyJavaHeap => {
+                let anonymous = self.anonymous_coverage(tree);
+                let had_heap = self.has_heap();
+                let heap = self.largest_heap(tree);
+                if self.has_heap() && !had_heap {
+                    // The samples before were of other memory.
+                    self.coverage = None;
+                }
+                if self.has_heap() { heap } else { anonymous }
             }
             RegionOfInterest::PostgresSharedMemory => {
                 let read = |pid: &u32| smaps::read(&self.root, &pid.to_string()).ok();
@@ -271,6 +271,28 @@ impl Observer {
                 servers.filter_map(coverage).max_by_key(|seen| seen.resident)
             }
         }
+    }
+
+    fn anonymous_coverage(&mut self, tree: &[u32]) -> Option<Coverage> {
+        let read = |pid: &u32| smaps::read(&self.root, &pid.to_string()).ok();
+        let processes: Vec<Vec<Vma>> = tree.iter().filter_map(read).collect();
+        let is_malloced = |vma: &&Vma| vma.is_anonymous() || vma.is_hugetlb;
+        let is_writable = |vma: &&Vma| vma.permissions.starts_with("rw-p");
+        let writable = processes.iter().flatten().filter(is_malloced).filter(is_writable);
+        let mapped = writable.map(|vma| Bytes(vma.addresses.end - vma.addresses.start)).sum();
+        self.largest_mapped = self.largest_mapped.max(mapped);
+        let coverage = |vmas: &Vec<Vma>| smaps::coverage(vmas.iter().filter(is_malloced), self.thp_size);
+        processes.iter().map(coverage).reduce(|mut whole, seen| {
+            whole.add(&seen);
+            whole
+        })
+    }
+
+    /// The first process of a launch line may be a wrapper that waits for the JVM, or a JVM that starts others, as JMH
+    /// does: the heap with most resident bytes counts, the last of equals.
+    fn largest_heap(&mut self, tree: &[u32]) -> Option<Coverage> {
+        let heaps = tree.iter().filter_map(|pid| self.heap_coverage(*pid)).collect::<Vec<_>>();
+        heaps.into_iter().max_by_key(|seen| seen.resident)
     }
 
     fn heap_coverage(&mut self, pid: u32) -> Option<Coverage> {

@@ -78,8 +78,8 @@ pub enum LaunchError {
     },
     /// The words depend on the execution of a shell script.
     #[error(
-        "the command that '{script}' starts is unknown until a shell runs it: {why}; give the final java \
-         command line (of a running JVM: tr '\\0' ' ' < /proc/PID/cmdline)"
+        "the command that '{script}' starts is unknown until a shell runs it: {why}; give the final java command \
+         line; 'hugewise plan --pid PID' shows that of a running JVM"
     )]
     Script {
         script: String,
@@ -90,16 +90,11 @@ pub enum LaunchError {
     #[error("'{word}' contains a shell expansion; give the path of java itself")]
     Unexpanded { word: String },
     /// The command starts no recognizable `java`.
-    #[error("'{word}' is neither java nor a program known to start it{}", if *.mentioned {
-        "; give the final java command line (of a running JVM: tr '\\0' ' ' < /proc/PID/cmdline)"
-    } else {
-        ""
-    })]
-    NotJava {
-        word: String,
-        /// Whether a later word is `java`.
-        mentioned: bool,
-    },
+    #[error(
+        "'{word}' is neither java nor a program known to start it; give the final java command line, or start it and \
+         plan for the running JVM: hugewise plan --pid PID"
+    )]
+    NotJava { word: String },
 }
 
 impl LaunchLine {
@@ -119,11 +114,7 @@ impl LaunchLine {
     /// Like [`LaunchLine::parse`], with an error if the command starts no recognizable `java`.
     pub fn of_java(command: &[String], read: &Read<'_>) -> Result<LaunchLine, LaunchError> {
         LaunchLine::parse(command, read).unwrap_or_else(|| {
-            let is_java = |word: &String| wrapper::is_java(word.rsplit('/').next().unwrap_or_default());
-            Err(LaunchError::NotJava {
-                word: command.first().cloned().unwrap_or_default(),
-                mentioned: command.iter().any(is_java),
-            })
+            Err(LaunchError::NotJava { word: command.first().cloned().unwrap_or_default() })
         })
     }
 

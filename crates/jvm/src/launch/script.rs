@@ -18,6 +18,13 @@ pub struct ScriptVariable {
     scripts: &'static str,
 }
 
+impl ScriptVariable {
+    /// Whether it is that of a launcher, which starts a JVM.
+    pub fn is_of_launcher(self) -> bool {
+        !self.scripts.is_empty()
+    }
+}
+
 const VARIABLES: [ScriptVariable; 8] = [
     variable("CATALINA_OPTS", "the JVM of Tomcat", "catalina.sh startup.sh"),
     variable("KAFKA_OPTS", "the JVM of Kafka", "kafka- connect- zookeeper-"),
@@ -72,6 +79,17 @@ impl Script {
     /// A `java` behind the same words, with the same environment.
     pub fn line(&self) -> LaunchLine {
         LaunchLine { wrapper: self.wrapper.clone(), java: "java".to_owned(), ..LaunchLine::default() }
+    }
+
+    /// The words that start it with these variables, which are set after the wrapper.
+    pub fn with_environment(&self, variables: &[(&str, String)]) -> Vec<String> {
+        let mut words = self.wrapper.clone();
+        if !variables.is_empty() {
+            words.push("env".to_owned());
+            words.extend(variables.iter().map(|(name, value)| format!("{name}={value}")));
+        }
+        words.extend(self.words.iter().cloned());
+        words
     }
 
     /// The file name of the script, or of its shell.

@@ -7,6 +7,7 @@ mod off_heap;
 mod other;
 mod postgres;
 mod prometheus;
+mod script;
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +16,9 @@ use std::{
 
 use hugewise_databases::postgres::line::PostgresLine;
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
-use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
+use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine, script_launch::ScriptLaunch};
 use hugewise_linux::{
+    c_library::Allocator,
     hugepages::page_sizes::PageSizes,
     pages::coverage::Coverage,
     reading::{Reading, Reason},
@@ -58,7 +60,8 @@ enum WorkloadKind {
     Native { program: PathBuf, touch: Touch },
     Java { line: LaunchLine, flags: FinalFlags },
     Postgres { command: Vec<String>, line: PostgresLine },
-    Other { command: Vec<String> },
+    Script(ScriptLaunch),
+    Other { command: Vec<String>, allocator: Option<Allocator> },
 }
 
 /// A workload prepared for a backing.
@@ -121,7 +124,10 @@ impl Workload {
                 Ok(prepared)
             }
             WorkloadKind::Postgres { command, line } => postgres::prepare(command, line, backing, conditions),
-            WorkloadKind::Other { command } => other::prepare(command, backing, conditions),
+            WorkloadKind::Script(script) => script::prepare(script, backing, conditions),
+            WorkloadKind::Other { command, allocator } => {
+                other::prepare(command, *allocator, backing, conditions)
+            }
         }
     }
 
@@ -140,9 +146,13 @@ impl Workload {
         figures
     }
 
-    /// Whether the backing is set through the C library, because the program has no option for it.
-    pub fn is_asked_through_malloc(&self) -> bool {
-        matches!(self.kind, WorkloadKind::Other { .. })
+    /// Whether the backing of the observed memory is set through malloc, because the program has no option for it.
+    pub fn is_asked_through_malloc(&self, observer: &Observer) -> bool {
+        match self.kind {
+            WorkloadKind::Script(_) => !observer.has_heap(),
+            WorkloadKind::Other { .. } => true,
+            _ => false,
+        }
     }
 
     /// Reads the figures and the coverage of a successful run.

@@ -4,8 +4,11 @@ use std::ffi::OsString;
 
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_linux::{
+    c_library::{self, Allocator},
+    executable::find,
     hugepages::backing::Backing,
     reading::Reason,
+    root::Root,
     units::{Bytes, PageSize},
 };
 use hugewise_plan::malloc::MallocSettings;
@@ -21,8 +24,15 @@ impl Workload {
     pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Workload { name, turns: None, own, kind: WorkloadKind::Other { command } }
+        let allocator = allocator(program);
+        Workload { name, turns: None, own, kind: WorkloadKind::Other { command, allocator } }
     }
+}
+
+/// The malloc that a program is linked with, if it is known to be none of its C library's.
+fn allocator(program: &str) -> Option<Allocator> {
+    let file = std::path::absolute(find(program.as_ref()).ok()?).ok()?;
+    c_library::of_program(&Root::live(), file.strip_prefix("/").ok()?).ok()?.allocator
 }
 
 /// Demand of malloc'd memory on a pool, with its page size and an allowance; `None` if `backing` has no pool,
@@ -48,10 +58,11 @@ pub(super) fn described(settings: &MallocSettings) -> String {
 
 pub(super) fn prepare(
     command: &[String],
+    allocator: Option<Allocator>,
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, Reason> {
-    let settings = MallocSettings::glibc(backing, conditions.sizes)?;
+    let settings = MallocSettings::of_program(allocator, backing, conditions.sizes)?;
     Ok(Prepared {
         launch: Launch {
             command: command.iter().map(OsString::from).collect(),

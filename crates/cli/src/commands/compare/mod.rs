@@ -1,5 +1,6 @@
 //! `hugewise compare`: runs a workload on each backing and compares the results.
 
+mod cases;
 pub mod embedded;
 pub mod live;
 pub mod page;
@@ -15,16 +16,14 @@ pub mod time_line;
 pub mod words;
 
 use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
+    env,
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use hugewise_jvm::launch::LaunchLine;
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     interrupt::Interrupt,
@@ -35,20 +34,20 @@ use hugewise_linux::{
 };
 use hugewise_measure::{
     analysis,
-    comparison::{ArmBacking, BackingResult, Comparison, Design, parameters::substitute},
+    comparison::{ArmBacking, BackingResult, Comparison, Design},
     execution::Launch,
-    experiment::{CaseToRun, Experiment, Rules},
+    experiment::{Experiment, Rules},
     fragmentation::Fragmenter,
     machine::available_memory,
     random_read::RandomRead,
     stopping::Blocks,
     turns::MAX_MEMORY_TENTHS,
     verdict::Verdict,
-    workload::{OwnFigures, Workload, metric::Metric},
+    workload::metric::Metric,
 };
 use hugewise_plan::malloc::OffHeap;
 
-use self::{embedded::Java, live::LiveOptions, server::ServerArguments};
+use self::{live::LiveOptions, server::ServerArguments};
 use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
@@ -332,53 +331,6 @@ impl Compare {
             turns: false,     // Set with the cases.
             fragmented: None, // Set after the machine is read.
         }
-    }
-
-    fn cases(&self, root: &Root, scratch: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<CaseToRun>> {
-        if self.command.is_empty() {
-            let java = match &self.java {
-                _ if self.no_java => Java::LeftOut,
-                Some(path) => Java::Named(path.clone()),
-                None => Java::Usual,
-            };
-            let turns = self.fragmented.is_none() && self.arms_fit_at_once(root, notes);
-            return embedded::cases(root, self.bytes, &java, turns, scratch, notes);
-        }
-        let server = self.server.command()?;
-        let words: Vec<String> = server.iter().flatten().chain(&self.command).cloned().collect();
-        let combinations = parameter_lists::combinations(&self.parameter_list, &words)?;
-        let case = |parameters: BTreeMap<String, String>| {
-            let (given, service) = match &server {
-                Some(server) => (server, self.server.service(substitute(&self.command, &parameters))?),
-                None => (&self.command, None),
-            };
-            let command = substitute(given, &parameters);
-            let own = OwnFigures {
-                metrics: self.metric.clone(),
-                operations: self.server.operations()?,
-                jmh: self.jmh.clone(),
-            };
-            let database = service.as_ref().map(|_| server::postgres(&command, &own)).transpose()?.flatten();
-            if let Some(workload) = database {
-                return Ok(CaseToRun {
-                    workload,
-                    service,
-                    embedded: false,
-                    command: given.clone(),
-                    parameters,
-                });
-            }
-            let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
-                Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
-                None if self.off_heap.is_some() => bail!(
-                    "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any \
-                     other program"
-                ),
-                None => Workload::other(command, own),
-            };
-            Ok(CaseToRun { workload, service, embedded: false, command: given.clone(), parameters })
-        };
-        combinations.into_iter().map(case).collect()
     }
 
     /// The number of blocks of the experiment, or their time limit, `elapsed` after its begin.

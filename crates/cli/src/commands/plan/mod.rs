@@ -2,6 +2,7 @@
 
 mod experiment;
 pub mod formats;
+mod running;
 pub mod text;
 
 use std::{
@@ -30,7 +31,7 @@ use hugewise_plan::{
     postgres,
 };
 
-use self::formats::Format;
+use self::{formats::Format, running::RunningProgram};
 use crate::{
     NEGATIVE, machine,
     output::terminal::{Terminal, print},
@@ -51,6 +52,7 @@ Examples:
   hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
   hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
   sudo hugewise plan -- postgres -D /var/lib/postgresql/15/main
+  sudo hugewise plan --pid 4711                              a running program, as behind a script
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
   hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
@@ -71,8 +73,12 @@ pub struct Plan {
     /// java of this machine is rehearsed, with the page sizes of the captured machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Plan for the JVM or the PostgreSQL server that runs as process PID, or that it has started: for its command
+    /// line and environment
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "root"])]
+    pid: Option<u32>,
     /// Command line of the JVM or the PostgreSQL server
-    #[arg(last = true, required = true)]
+    #[arg(last = true, required_unless_present = "pid")]
     command: Vec<String>,
 }
 
@@ -139,7 +145,16 @@ fn off_heap(text: &str) -> Result<OffHeapRequest, Reason> {
 
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(plan.root.as_deref())?;
-    let planned = make(&root, &plan.wishes, &plan.command)?;
+    let planned = match plan.pid {
+        None => make(&root, &plan.wishes, &plan.command)?,
+        Some(pid) => {
+            let program = RunningProgram::read(&root, pid)?;
+            let mut planned =
+                make_with(&root, &plan.wishes, &program.command, &|facts| program.give_back(facts))?;
+            planned.notes.extend(program.notes);
+            planned
+        }
+    };
     let shape = if plan.json { OutputFormat::Json } else { plan.format };
     let shown = match shape {
         OutputFormat::Text => text::text(&planned, terminal)?,
@@ -178,12 +193,23 @@ impl ProgramLine {
 
 /// Plans a launch line for the machine of `root`; the JVM is rehearsed on this machine.
 pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Result<Planned> {
+    make_with(root, wishes, command, &|_| {})
+}
+
+/// Like [`make`], with facts that `changed` changes.
+fn make_with(
+    root: &Root,
+    wishes: &PlanOptions,
+    command: &[String],
+    changed: &dyn Fn(&mut Facts),
+) -> anyhow::Result<Planned> {
     if wishes.backing == Some(Backing::Base) {
         bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
     let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
     let line = ProgramLine::parse(command)?;
     let mut facts = Facts::gather(root, Scan::IfQuick);
+    changed(&mut facts);
     let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
     // The pages are for the programs that the experiment itself starts.
     let holder = holder.filter(|holder| !tree::processes(root, holder.owner).contains(&process::id()));

@@ -2,7 +2,6 @@
 
 pub mod assignment;
 pub mod cache_key;
-mod executable;
 mod exit_sample;
 pub mod observer;
 pub mod readiness;

@@ -16,11 +16,13 @@ use hugewise_jvm::{
     collector::Collector,
     flags::{self, FinalFlags},
     large_page_flags,
-    launch::{LaunchError, LaunchLine, Script},
+    launch::{LaunchError, LaunchLine},
     rehearsal::{self, DemandError},
+    script_launch::ScriptLaunch,
 };
 use hugewise_linux::{
     c_library, cgroup,
+    executable::find,
     facts::OSRELEASE,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools, thp::Thp},
     proc::limits::{self, Capabilities},
@@ -33,7 +35,7 @@ use hugewise_plan::backing_selection::{
     BackingRequest, BackingSelection, BackingSupport, JvmAnswers, SelectionFacts,
 };
 
-use super::{cache_key, executable::find, script::ScriptTarget};
+use super::{cache_key, script};
 use crate::cache::Cache;
 
 /// First Linux that can collapse the memory of another process.
@@ -46,7 +48,7 @@ pub struct Target {
     /// The parsed command line of a `java`; `None` for other programs, or if parsing failed.
     pub line: Option<LaunchLine>,
     /// The shell script that the command starts; `None` for other programs.
-    pub script: Option<ScriptTarget>,
+    pub script: Option<ScriptLaunch>,
     /// Why the command line of a `java` could not be parsed.
     pub not_understood: Option<LaunchError>,
     /// Variables with JVM options, without their large-page flags.
@@ -68,7 +70,7 @@ impl Target {
             line => (line.and_then(Result::ok), None),
         };
         let is_script = line.is_none() && matches!(not_understood, None | Some(LaunchError::Script { .. }));
-        let script = if is_script { ScriptTarget::of(&words, &Root::live()) } else { None };
+        let script = if is_script { ScriptLaunch::of(&words, &Root::live()) } else { None };
         let not_understood = not_understood.filter(|_| script.is_none());
         let first = command.first().context("no program was named")?;
         let inner = line.as_ref().map(|line| &line.java);
@@ -77,11 +79,10 @@ impl Target {
         // A wrapper may find the program with its own PATH; otherwise exec reports the error.
         let wrapped = named != *first;
         let file = find(&named).or_else(|error| if wrapped { find(first) } else { Err(error) });
-        let file = file.and_then(|file| Ok(std::path::absolute(file)?));
+        let file = file.and_then(std::path::absolute);
         let file = file.with_context(|| format!("{} was not found", named.to_string_lossy()))?;
         let of_line = |line: &LaunchLine| line.variables_without_page_flags(&|name| env::var(name).ok());
-        let of_script = script.as_ref().map(|script| script.script.line());
-        let (variables, aside) = line.as_ref().or(of_script.as_ref()).map(of_line).unwrap_or_default();
+        let (variables, aside) = line.as_ref().map(of_line).unwrap_or_default();
         Ok(Target { command: command.to_vec(), line, script, not_understood, variables, aside, file })
     }
 
@@ -140,7 +141,7 @@ impl Target {
         cache: Option<&Cache>,
     ) -> anyhow::Result<Option<JvmAnswers>> {
         let Some(line) = &self.line else {
-            return Ok(self.script.as_ref().map(|script| script.answers(wanted)));
+            return Ok(self.script.as_ref().map(|_| script::answers(wanted)));
         };
         let words: Vec<String> =
             self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -162,9 +163,8 @@ impl Target {
     pub fn set_aside(&self, choice: &BackingSelection) -> Vec<String> {
         let (_, mut aside) =
             self.line.as_ref().map(|line| line.with_page_flags(&choice.options)).unwrap_or_default();
-        aside.extend(self.script.iter().flat_map(|script| script.aside.iter().cloned()));
+        aside.extend(self.script.iter().flat_map(|script| script.variables(&choice.options).1));
         aside.extend(self.aside.iter().cloned());
-        aside.dedup();
         aside
     }
 
@@ -179,26 +179,17 @@ impl Target {
             if let Some(malloc) = &choice.malloc {
                 changed = malloc.variables(&|name| self.variable(name));
             }
-            changed.extend(self.variables.clone());
             if let Some(script) = &self.script {
-                let own = script.assignment(&choice.options);
-                changed.retain(|(name, _)| *name != own.0);
-                changed.push(own);
-                let Script { wrapper, words: behind, .. } = &script.script;
-                if !wrapper.is_empty() {
+                changed.extend(script.variables(&choice.options).0);
+                if !script.script.wrapper.is_empty() {
                     // Set after the wrapper, which may change variables.
-                    let assignments = changed.drain(..).map(|(name, value)| format!("{name}={value}"));
-                    let env = ["env".to_owned()].into_iter().chain(assignments);
-                    words = wrapper
-                        .iter()
-                        .cloned()
-                        .chain(env)
-                        .chain(behind.iter().cloned())
-                        .map(OsString::from)
-                        .collect();
+                    words =
+                        script.script.with_environment(&changed).into_iter().map(OsString::from).collect();
+                    changed.clear();
                 }
             }
             if let Some(line) = &self.line {
+                changed.extend(self.variables.clone());
                 words = self.with_options(line, &choice.options);
                 if !line.wrapper.is_empty() && !changed.is_empty() {
                     // Set after the wrapper, which may change variables.

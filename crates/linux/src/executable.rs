@@ -1,17 +1,15 @@
-//! Finds programs.
+//! Finds the files of programs.
 
 use std::{
     env,
     ffi::OsStr,
-    fs,
+    fs, io,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use anyhow::anyhow;
-
-/// Finds the file of a command as execvp(3) does.
-pub fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
+/// Finds the file of a command of this process as execvp(3) does.
+pub fn find(command: &OsStr) -> io::Result<PathBuf> {
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
@@ -24,5 +22,5 @@ pub fn find(command: &OsStr) -> anyhow::Result<PathBuf> {
     env::split_paths(&path)
         .map(|dir| here(dir).join(command))
         .find(|path| runs(path))
-        .ok_or_else(|| anyhow!("no folder of PATH has such a program"))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no folder of PATH has such a program"))
 }

@@ -1,4 +1,4 @@
-//! `hugewise run` of shell scripts: their JVMs get the flags through a variable, and their heaps are reported.
+//! Shell scripts under `run` and `compare`: their JVMs get the flags through a variable, and their heaps are sampled.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -7,15 +7,18 @@ use serde_json::Value;
 use crate::{
     TestResult, Trial,
     needs::{
-        Need::{Java, Thp},
+        Need::{Java, Root as IsRoot, Thp},
         jdks,
     },
-    start::{Running, hugewise, says},
+    start::{INCONCLUSIVE, Running, covered, hugewise, rounds, run_command, says},
     trial,
 };
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial("run: the JVMs of a script get their flags through a variable", &[Java, Thp], of_script)]
+    vec![
+        trial("script: its JVMs get their flags through a variable", &[Java, Thp], of_script),
+        trial("script: compare samples the heap of its JVM", &[IsRoot, Thp, Java], compared),
+    ]
 }
 
 /// Ends when the report exists.
@@ -40,9 +43,20 @@ fn of_script() -> TestResult {
          {java} -Xms32m -Xmx32m -XX:+UseSerialGC -XX:+AlwaysPreTouch {own} \"$1\" &\n\
          {java} {heap} $CATALINA_OPTS {own} \"$1\" &\nwait\n"
     );
-    fs::write(path("catalina.sh"), script)?;
-    fs::set_permissions(path("catalina.sh"), fs::Permissions::from_mode(0o755))?;
-    let options = ["run", "--report", &report, "--", "nice", "-n", "0", &path("catalina.sh"), &report];
+    executable(&path("catalina.sh"), &script)?;
+    let options = [
+        "run",
+        "--within",
+        "20",
+        "--report",
+        &report,
+        "--",
+        "nice",
+        "-n",
+        "0",
+        &path("catalina.sh"),
+        &report,
+    ];
     let mut call = hugewise(&options);
     call.env("CATALINA_OPTS", "-Xss1m -XX:+UseLargePages").env_remove("GLIBC_TUNABLES");
     let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
@@ -51,6 +65,37 @@ fn of_script() -> TestResult {
     let said = "CATALINA_OPTS of catalina.sh passes -XX:+UseTransparentHugePages to the JVM of Tomcat";
     says(&ran.stderr, &[said, "removed -XX:+UseLargePages of CATALINA_OPTS"])?;
     heaps(Path::new(&report))
+}
+
+fn executable(file: &str, script: &str) -> TestResult {
+    fs::write(file, script)?;
+    Ok(fs::set_permissions(file, fs::Permissions::from_mode(0o755))?)
+}
+
+fn compared() -> TestResult {
+    let jdk = jdks().first().cloned().ok_or("no JDK")?;
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(
+        path("Sleep.java"),
+        "public class Sleep { public static void main(String[] a) throws Exception { Thread.sleep(1000); } }",
+    )?;
+    let options = "-Xms64m -Xmx64m -XX:+UseSerialGC -XX:+AlwaysPreTouch";
+    // A child of the script, and no exec.
+    let line = format!(
+        "#!/bin/sh\n{} {options} $CATALINA_OPTS {}\nexit 0\n",
+        jdk.java.display(),
+        path("Sleep.java")
+    );
+    executable(&path("own.sh"), &line)?;
+    let make = || hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp", "--", &path("own.sh")]);
+    let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
+    covered(&comparison, "thp", 0.95)?;
+    for round in rounds(&comparison, "base")? {
+        assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
+    }
+    let note = "CATALINA_OPTS of own.sh passes -XX:+UseTransparentHugePages to the JVM of Tomcat";
+    says(&comparison.notes.join("\n"), &[note])
 }
 
 /// The heap with the flag is on huge pages, and the other one is named with its process.

@@ -1,0 +1,99 @@
+//! SIGKILL of `hugewise compare --server` at random moments: the server ends, and its data folder is cleaned up.
+//!
+//! `HUGEWISE_KILLS` sets how often, `HUGEWISE_SEED` the moments.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{
+    TestResult, Trial,
+    killed::number,
+    needs::Need::{Compiler, Pool, Root},
+    program::compile,
+    start::{Running, hugewise, left_running, run, wait_until},
+    trial,
+};
+
+pub fn trials() -> Vec<Trial> {
+    vec![trial("server: SIGKILL at any moment leaves nothing of it", &[Root, Pool, Compiler], any_moment)]
+}
+
+/// A server on PORT, with a child in a session of its own, which listens as well and ignores SIGTERM.
+const SERVER: &str = "
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1]))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listening = socket(AF_INET, SOCK_STREAM, 0);
+    FILE *port = fopen(arguments[2], \"w\");
+    fputs(arguments[1], port);
+    fclose(port);
+    if (fork() == 0) {
+        setsid();
+        signal(SIGTERM, SIG_IGN);
+    }
+    memset(malloc(32 << 20), 1, 32 << 20);
+    bind(listening, (struct sockaddr *)&address, sizeof address);
+    listen(listening, 1);
+    for (;;) pause();
+}
+";
+/// Longest time from the start of the command to a kill.
+const MAX_TIME: Duration = Duration::from_millis(1200);
+/// Kills of a short run.
+const KILLS: u64 = 6;
+
+fn any_moment() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let program = compile(folder.path(), "server", SERVER)?;
+    let (data, port) = (folder.path().join("data"), folder.path().join("data/port"));
+    let server = format!("{program} {{port}} {}", port.display());
+    let (prepare, cleanup) = (format!("mkdir {}", data.display()), format!("rm -r {}", data.display()));
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
+    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
+    let kills = number("HUGEWISE_KILLS")?.unwrap_or(KILLS);
+    println!("{kills} kills, HUGEWISE_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut running_at_kill = 0;
+    for kill in 0..kills {
+        let mut command = hugewise(&["compare", "--rounds", "3", "-b", "base,hugetlb", "--server", &server]);
+        command.args(["--ready", "{port}", "--prepare", &prepare, "--cleanup", &cleanup]);
+        command.args(["--stop-timeout", "0.2", "--", "sleep", "0.2"]);
+        let mut running = Running::start(&mut command)?;
+        if kill % 2 == 0 {
+            wait_until("a server has started", || Ok(port.exists()))?;
+        }
+        thread::sleep(MAX_TIME.mul_f64(random.f64()));
+        let used = fs::read_to_string(&port).ok();
+        running.child.kill()?;
+        running.wait()?;
+        running_at_kill += u64::from(used.is_some());
+        let left = left_running();
+        run(&["restore"])?.ended_with(0)?;
+        nothing_is_left(&left, &data, used.as_deref())
+            .map_err(|error| format!("kill {kill} of {kills}, HUGEWISE_SEED={seed}: {error}"))?;
+    }
+    println!("a server ran at {running_at_kill} of {kills} kills");
+    if running_at_kill == 0 { Err("no server ran at a kill".into()) } else { Ok(()) }
+}
+
+fn nothing_is_left(left: &[String], data: &Path, port: Option<&str>) -> TestResult {
+    if !left.is_empty() || data.exists() {
+        return Err(format!("left: {left:?}, data folder: {}", data.exists()).into());
+    }
+    if let Some(port) = port.and_then(|port| port.parse::<u16>().ok()) {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .map_err(|error: io::Error| format!("port {port}: {error}"))?;
+    }
+    Ok(())
+}
