@@ -49,7 +49,7 @@ int main(int count, char **arguments) {
 }
 ";
 /// Longest time from the start of the command to a kill.
-const MAX_TIME: Duration = Duration::from_millis(1200);
+const MAX_TIME: Duration = Duration::from_millis(1500);
 /// Kills of a short run.
 const KILLS: u64 = 6;
 
@@ -68,12 +68,13 @@ fn any_moment() -> TestResult {
     for kill in 0..kills {
         let mut command = hugewise(&["compare", "--rounds", "3", "-b", "base,hugetlb", "--server", &server]);
         command.args(["--ready", "{port}", "--prepare", &prepare, "--cleanup", &cleanup]);
-        command.args(["--stop-timeout", "0.2", "--", "sleep", "0.2"]);
+        command.args(["--stop-timeout", "0.2", "--", "sleep", "1"]);
         let mut running = Running::start(&mut command)?;
         if kill % 2 == 0 {
             wait_until("a server has started", || Ok(port.exists()))?;
         }
-        thread::sleep(MAX_TIME.mul_f64(random.f64()));
+        let most = if kill % 2 == 0 { MAX_TIME / 2 } else { MAX_TIME };
+        thread::sleep(most.mul_f64(random.f64()));
         let used = fs::read_to_string(&port).ok();
         running.child.kill()?;
         running.wait()?;

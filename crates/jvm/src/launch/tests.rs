@@ -98,13 +98,13 @@ fn words_before_java_are_understood() {
 fn unknown_command_lines_are_errors_with_a_next_step() {
     for (text, said) in [
         ("sh -c |cd /app && java -jar a.jar|", "more than one command"),
-        ("sh -c |exec java $JAVA_OPTS -jar a.jar|", "/proc/PID/cmdline"),
+        ("sh -c |exec java $JAVA_OPTS -jar a.jar|", "hugewise plan --pid PID"),
         ("bash -lc |java -jar a.jar|", "set variables"),
         ("$JAVA_HOME/bin/java Main", "path of java itself"),
         ("sh -c |'$JAVA_HOME/bin/java' Main|", "path of java itself"),
         ("env -S |java ${OPTS}| Main", "shell expansion"),
         ("javac X.java", "'javac' is neither java"),
-        ("docker run image java Main", "/proc/PID/cmdline"),
+        ("docker run image java Main", "hugewise plan --pid PID"),
         ("taskset -p 03 700", "'taskset' is neither java"),
         ("java @gone", "the argument file gone"),
         ("", "'' is neither java"),
