@@ -1,5 +1,6 @@
 //! Huge-page demand of a JVM before its start, its regions while it runs, and the logs it writes.
 
+pub mod allocation;
 pub mod attach;
 pub mod collector;
 pub mod demand;

@@ -18,6 +18,12 @@ const ENTRY_BYTES: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerformanceCounters(BTreeMap<String, i64>);
 
+impl<'a> FromIterator<(&'a str, i64)> for PerformanceCounters {
+    fn from_iter<I: IntoIterator<Item = (&'a str, i64)>>(counters: I) -> PerformanceCounters {
+        PerformanceCounters(counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+}
+
 impl PerformanceCounters {
     /// The value of a counter; `None` if the JVM has no such counter.
     pub fn get(&self, name: &str) -> Option<i64> {

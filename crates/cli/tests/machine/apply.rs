@@ -44,7 +44,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Undoes what the test applied, also if the test fails.
-struct Undo;
+pub struct Undo;
 
 impl Drop for Undo {
     fn drop(&mut self) {

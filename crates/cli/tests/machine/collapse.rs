@@ -76,9 +76,13 @@ impl Program {
         }
     }
 
+    pub fn send(&mut self, line: &str) -> TestResult {
+        Ok(self.input.as_mut().ok_or("no input")?.write_all(line.as_bytes())?)
+    }
+
     /// Sends a line and returns the answer.
-    pub fn ask(&mut self) -> Result<String, Box<dyn Error>> {
-        self.input.as_mut().ok_or("no input")?.write_all(b"?\n")?;
+    pub fn ask(&mut self, line: &str) -> Result<String, Box<dyn Error>> {
+        self.send(line)?;
         self.until("").map(|lines| lines.concat())
     }
 

@@ -61,11 +61,11 @@ fn load(jdk: &Jdk, flags: &[&str], mib: u64) -> Result<Program, Box<dyn Error>> 
 fn heap(jdk: &Jdk, collector: &str) -> TestResult {
     let mib = number(HEAP)?.unwrap_or(256);
     let mut program = load(jdk, &[&format!("-XX:+{collector}"), "-XX:+AlwaysPreTouch"], mib)?;
-    program.ask()?;
+    program.ask("?\n")?;
     let pid = program.pid();
     let ran = run(&["collapse", &pid, "--json", "--allow-reclaim", "--region", "heap"])?;
     let reported = json(&ran)?;
-    let worst: u64 = program.ask()?.parse()?;
+    let worst: u64 = program.ask("?\n")?.parse()?;
     let regions = reported["regions"].as_array().ok_or("no regions")?;
     let sum = |field: &str| regions.iter().filter_map(|region| region[field].as_u64()).sum::<u64>();
     let (resident, after) = (sum("resident_after_bytes"), sum("huge_after_bytes"));
@@ -93,7 +93,7 @@ fn heap(jdk: &Jdk, collector: &str) -> TestResult {
 fn split(program: &mut Program, what: &str) -> TestResult {
     let pid = program.pid();
     let reported = json(&run(&["split", &pid, "--json", "--region", "heap"])?)?;
-    let worst: u64 = program.ask()?.parse()?;
+    let worst: u64 = program.ask("?\n")?.parse()?;
     let (before, after) = (reported["before"].as_u64(), reported["after"].as_u64());
     let (before, after) = (before.ok_or("no before")?, after.ok_or("no after")?);
     // On a busy machine, the kernel skips huge pages that it uses at that moment; the JVM allocates no others.
@@ -138,7 +138,7 @@ fn fragmented() -> TestResult {
     assert!(stalls < 200, "{stalls} direct compactions");
     says(reported["actions"][0]["change"].as_str().unwrap_or_default(), &["free some"])?;
     held.end();
-    program.ask()?;
+    program.ask("?\n")?;
     program.ends_right()
 }
 

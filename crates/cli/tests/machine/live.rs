@@ -1,31 +1,39 @@
 //! `compare --live`: a running JVM takes turns on base and on huge pages, and is left as it was found.
+//!
+//! `HUGEWISE_KILLS` sets how often hugewise and the process are killed, `HUGEWISE_SEED` the moments.
 
 use std::{error::Error, process::Command, thread, time::Duration};
 
 use crate::{
     TestResult, Trial,
-    collapse::{MIB, Program, json, refused_without_rights, total_huge},
+    allocation::allocating,
+    collapse::{MIB, Program, json, refused_without_rights, start_target, total_huge},
     java::{compiled, knows},
+    killed::number,
     needs::{
         Need::{Free, Java, Root, Thp},
         jdks,
     },
     represents,
+    split::TARGET,
     start::{Running, hugewise, run, says},
     trial,
 };
 use hugewise_jvm::jdks::Jdk;
+use serde_json::Value;
 
 const LOAD: &str = include_str!("LiveLoad.java");
 /// Size of the heap in MiB; half of it is in use.
-const HEAP_MIB: u64 = 256;
+pub const HEAP_MIB: u64 = 256;
 const COLLECTORS: [&str; 5] = ["UseG1GC", "UseZGC", "UseParallelGC", "UseSerialGC", "UseShenandoahGC"];
 
 pub fn trials() -> Vec<Trial> {
     let needs = [Root, Thp, Java, Free(1500)];
     let mut trials = vec![
         trial("live: Ctrl-C, the end of the process, and a dry run", &needs, ends_early),
+        trial("live: the figure without a metric", &needs, figures),
         trial("live: a killed comparison is put back by restore", &needs, killed),
+        trial("live: the process is killed", &[Root, Thp, Free(500)], process_killed),
         trial("live: without the capabilities", &needs, without_rights),
     ];
     let jdks = jdks();
@@ -41,9 +49,15 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A JVM that swaps numbers, and the URL of its metrics.
-fn load(jdk: &Jdk, collector: &str) -> Result<(Program, String), Box<dyn Error>> {
+pub fn load(jdk: &Jdk, collector: &str) -> Result<(Program, String), Box<dyn Error>> {
+    load_by(&["env"], jdk, collector)
+}
+
+/// The same, started by a command that executes its last arguments.
+pub fn load_by(before: &[&str], jdk: &Jdk, collector: &str) -> Result<(Program, String), Box<dyn Error>> {
     let folder = compiled("LiveLoad", LOAD)?;
-    let mut command = Command::new(&jdk.java);
+    let mut command = Command::new(before[0]);
+    command.args(&before[1..]).arg(&jdk.java);
     for variable in ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"] {
         command.env_remove(variable);
     }
@@ -56,12 +70,12 @@ fn load(jdk: &Jdk, collector: &str) -> Result<(Program, String), Box<dyn Error>>
     Ok((program, format!("http://127.0.0.1:{port}/metrics")))
 }
 
-fn first_jdk() -> Result<Jdk, Box<dyn Error>> {
+pub fn first_jdk() -> Result<Jdk, Box<dyn Error>> {
     Ok(jdks().first().cloned().ok_or("no JDK")?)
 }
 
 /// The options of a short comparison.
-fn compare<'a>(pid: &'a str, url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub fn compare<'a>(pid: &'a str, url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let options = ["compare", "--live", pid, "--json", "--allow-reclaim", "--turn", "1"];
     let metric = ["--metric-url", url, "--metric", "swaps/s=prom:swaps_total"];
     [&options[..], &metric[..], more].concat()
@@ -90,6 +104,8 @@ fn turns(jdk: &Jdk, collector: &str) -> TestResult {
     assert_eq!(reported["live"]["left"], "as_found", "{reported:#}");
     assert!(reported["backings"][1]["ratio"]["estimate"].as_f64().is_some(), "{reported:#}");
     eprintln!("JDK {} {collector}: {}", jdk.version, reported["backings"][1]["ratio"]);
+    let notes = reported["notes"].to_string();
+    assert!(notes.contains("the program's metric 'swaps/s'"), "{notes}");
     let after = total_huge(&pid)?;
     assert!(after <= before + HEAP_MIB * MIB / 10, "{before} {after}");
     program.ends_right()
@@ -98,8 +114,11 @@ fn turns(jdk: &Jdk, collector: &str) -> TestResult {
 /// Starts a long comparison, and waits until it is in its turns.
 fn started(program: &Program, url: &str) -> Result<Running, Box<dyn Error>> {
     let pid = program.pid();
-    let running = Running::start(&mut hugewise(&compare(&pid, url, &["--rounds", "100"])))?;
+    let mut running = Running::start(&mut hugewise(&compare(&pid, url, &["--rounds", "100"])))?;
     while total_huge(&pid)? < HEAP_MIB * MIB / 4 {
+        if running.child.try_wait()?.is_some() {
+            return Err(format!("it ended before its turns: {:#?}", running.wait()?).into());
+        }
         thread::sleep(Duration::from_millis(20));
     }
     Ok(running)
@@ -127,19 +146,79 @@ fn ends_early() -> TestResult {
     says(&running.wait()?.ended_with(2)?.stderr, &["ended before a turn was complete"])
 }
 
+/// Without a metric, the first figure of the process that can be read decides.
+fn figures() -> TestResult {
+    let (idle, _) = load(&first_jdk()?, "UseG1GC")?;
+    let compared = |program: &Program, turn: &str| -> Result<Value, Box<dyn Error>> {
+        let options = ["--json", "--allow-reclaim", "--rounds", "1", "--turn", turn];
+        json(&run(&[&["compare", "--live", &program.pid()][..], &options].concat())?)
+    };
+    let without = compared(&idle, "1")?;
+    let has_counters = !without["notes"].to_string().contains("no hardware counters");
+    let expected = if has_counters { "cycles_per_instruction" } else { "cpu" };
+    assert_eq!(without["cases"][0]["figures"][0]["name"], expected, "{without:#}");
+    says(&without["notes"].to_string(), &["a turn needs 10 young collections"])?;
+    idle.ends_right()?;
+    let mut allocating = allocating(&first_jdk()?, "UseG1GC", &[])?;
+    allocating.send("1000000000\n")?;
+    let with = compared(&allocating, "3")?;
+    assert_eq!(with["cases"][0]["figures"][0]["name"], "cpu_per_allocated_gib", "{with:#}");
+    let rounds = with["rounds"].as_array().ok_or("no rounds")?;
+    let known =
+        |round: &Value| round["figures"]["cpu_per_allocated_gib"].as_f64().is_some_and(|cpu| cpu > 0.0);
+    assert!(rounds.len() == 2 && rounds.iter().all(known), "{with:#}");
+    Ok(())
+}
+
+/// `HUGEWISE_KILLS`, or `default`, random numbers from 0 to 1; `HUGEWISE_SEED` repeats them.
+fn moments(default: u64) -> Result<Vec<f64>, Box<dyn Error>> {
+    let kills = number("HUGEWISE_KILLS")?.unwrap_or(default);
+    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("{kills} kills, HUGEWISE_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    Ok((0..kills).map(|_| random.f64()).collect())
+}
+
 fn killed() -> TestResult {
     let (program, url) = load(&first_jdk()?, "UseG1GC")?;
     let pid = program.pid();
-    for wait in [0, 150, 700] {
-        let running = started(&program, &url)?;
-        thread::sleep(Duration::from_millis(wait));
+    let mut put_back = 0;
+    for (kill, moment) in moments(3)?.into_iter().enumerate() {
+        // Two of three times in its turns, else at any moment.
+        let is_in_turns = kill % 3 < 2;
+        let (running, longest) = if is_in_turns {
+            (started(&program, &url)?, 1.0)
+        } else {
+            (Running::start(&mut hugewise(&compare(&pid, &url, &["--rounds", "100"])))?, 5.0)
+        };
+        thread::sleep(Duration::from_secs_f64(longest * moment));
         running.signal("KILL")?;
         running.wait()?;
         let restored = run(&["restore"])?.ended_with(0)?;
-        says(&restored.stdout, &[&format!("Restored: the pages of process {pid}")])?;
-        assert!(total_huge(&pid)? < HEAP_MIB * MIB / 10);
+        let has_restored = restored.stdout.contains(&format!("Restored: the pages of process {pid}"));
+        assert!(has_restored || !is_in_turns, "kill {kill}, {moment}: {restored:#?}");
+        put_back += usize::from(has_restored);
+        assert!(total_huge(&pid)? < HEAP_MIB * MIB / 10, "kill {kill}, {moment}");
     }
+    eprintln!("the pages were put back {put_back} times");
     program.ends_right()
+}
+
+/// The process is killed at any moment: the comparison ends, and leaves no journal behind.
+fn process_killed() -> TestResult {
+    for (kill, moment) in moments(2)?.into_iter().enumerate() {
+        let (program, _) = start_target(TARGET, 64, |_| {})?;
+        let options = ["compare", "--live", &program.pid(), "--allow-reclaim", "--turn", "0.2"];
+        let running = Running::start(&mut hugewise(&options))?;
+        // More often in its first seconds, with the first transitions.
+        thread::sleep(Duration::from_secs_f64(8.0 * moment * moment));
+        drop(program);
+        let ran = running.wait()?;
+        let code = ran.status.code();
+        assert!(code.is_some_and(|code| code <= 3), "kill {kill}, {moment}: {ran:#?}");
+        says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])?;
+    }
+    Ok(())
 }
 
 fn without_rights() -> TestResult {

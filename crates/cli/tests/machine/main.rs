@@ -6,6 +6,7 @@
 //! occurs, and the other cases are listed as left out. Other hugewise processes may run at the same time: the
 //! tests wait for them, up to ten minutes.
 
+mod allocation;
 mod apply;
 mod apply_killed;
 mod collapse;
@@ -20,6 +21,7 @@ mod java;
 mod kernel_tools;
 mod killed;
 mod live;
+mod live_limits;
 mod memory;
 mod memory_limit;
 mod native;
@@ -104,7 +106,9 @@ fn main() -> ExitCode {
         collapse::trials(),
         collapse_heap::trials(),
         split::trials(),
+        allocation::trials(),
         live::trials(),
+        live_limits::trials(),
         schemas::trials(),
     ];
     trials::run(&arguments, all.into_iter().flatten().collect())

@@ -16,7 +16,7 @@ use crate::{
     trial,
 };
 
-const TARGET: &str = include_str!("split_target.c");
+pub const TARGET: &str = include_str!("split_target.c");
 /// Size of the memory of which a quarter is zero-filled, in MiB.
 const DATA_MIB: u64 = 64;
 

@@ -2,7 +2,7 @@
 //!
 //! Most virtual machines have none; every count is then unknown, with the reason, instead of zero.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 use perf_event::{
     Builder, Counter, ReadFormat,
@@ -28,6 +28,15 @@ pub struct Count {
 }
 
 impl Count {
+    /// Number of events, extrapolated to the enabled time; 0 of a thread that did not run.
+    pub(super) fn extrapolated(self) -> Reading<f64> {
+        match (self.enabled_ns, self.running_ns) {
+            (0, _) => Reading::Known(0.0),
+            (_, 0) => Reading::unknown("the counter never ran: other events use the hardware counters"),
+            (enabled, running) => Reading::Known(self.value as f64 * enabled as f64 / running as f64),
+        }
+    }
+
     /// Events per operation, extrapolated to the enabled time.
     pub fn per_operation(self, operations: u64) -> Reading<f64> {
         if self.running_ns == 0 || operations == 0 {
@@ -77,17 +86,20 @@ impl Counters {
 
 fn counter(event: impl Event) -> Result<Counter, Reason> {
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
-    Builder::new(event).read_format(times).build().map_err(|error| {
-        Reason::new(match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                format!("not permitted ({error}): needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 2")
-            }
-            _ => format!("not available on this machine ({error})"),
-        })
+    Builder::new(event).read_format(times).build().map_err(|error| refusal(&error))
+}
+
+/// Why a counter cannot be opened.
+pub(super) fn refusal(error: &io::Error) -> Reason {
+    Reason::new(match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("not permitted ({error}): needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 2")
+        }
+        _ => format!("not available on this machine ({error})"),
     })
 }
 
-fn read(counter: &mut Counter) -> Result<Count, Reason> {
+pub(super) fn read(counter: &mut Counter) -> Result<Count, Reason> {
     let data = counter.read_full()?;
     let nanoseconds = |time: Option<std::time::Duration>| {
         time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
@@ -103,7 +115,7 @@ fn read(counter: &mut Counter) -> Result<Count, Reason> {
 ///
 /// `DTLB_LOAD_MISSES.WALK_ACTIVE` of Intel's cores since Skylake: event 08h, umask 10h, cmask 1 (Intel 64 and
 /// IA-32 Architectures performance monitoring events). No equivalent event of other CPUs is known.
-fn page_walk_event(root: &Root) -> Result<Raw, Reason> {
+pub(super) fn page_walk_event(root: &Root) -> Result<Raw, Reason> {
     let text = root.read("proc/cpuinfo")?;
     let is_intel = text.lines().any(|line| {
         line.split_once(':').is_some_and(|(k, v)| k.trim() == "vendor_id" && v.trim() == "GenuineIntel")

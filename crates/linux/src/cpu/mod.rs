@@ -3,4 +3,5 @@
 pub mod cache;
 pub mod counters;
 pub mod pmu;
+pub mod process_counters;
 pub mod tlb;

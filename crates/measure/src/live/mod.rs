@@ -36,16 +36,31 @@ const WARM_UP: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(8)];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     pub figure: Figure,
-    /// Whether it is a counter, whose rate per second is the figure; else its mean is.
-    pub is_counter: bool,
+    pub value: Value,
 }
 
-/// The quantities at one time.
+/// How a figure follows from the values of the samples; values have the index in [`Sample::values`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// The rate per second of a counter.
+    Rate(usize),
+    /// The mean of a gauge.
+    Mean(usize),
+    /// The increase of one counter for each of another; with `events`, if this third one increased by
+    /// [`MIN_EVENTS`] or more.
+    Quotient { dividend: usize, divisor: usize, events: Option<usize> },
+}
+
+/// Fewest events in a turn with a quotient: of a counter that moves with the events only, so many are known to
+/// about a tenth.
+pub const MIN_EVENTS: f64 = 10.0;
+
+/// The values at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Time on a monotonic clock.
     pub at: Duration,
-    /// One for each quantity; `None` if it could not be read.
+    /// `None` if it could not be read.
     pub values: Vec<Option<f64>>,
 }
 
@@ -154,7 +169,8 @@ impl<P: LiveProcess> Work<'_, P> {
         for arm in [0, 1] {
             self.switch(arm, comparison)?;
             let samples = self.samples((self.settings.turn * 2).clamp(WARM_UP[0], WARM_UP[1]))?;
-            let of_pair = |two: &[Sample]| rates(two, self.quantities).get(self.decisive()).copied();
+            let decisive = self.quantities.first().map(|quantity| quantity.value.of_any_number());
+            let of_pair = |two: &[Sample]| decisive?.of(two);
             let seen: Vec<f64> = samples.windows(2).filter_map(of_pair).collect();
             match steady_after(&seen) {
                 Some(after) => self.settling = self.settling.max(SAMPLE_INTERVAL * after as u32),
@@ -165,11 +181,6 @@ impl<P: LiveProcess> Work<'_, P> {
             live.is_steady = steady;
         }
         Ok(())
-    }
-
-    /// The name of the figure that decides the verdict.
-    fn decisive(&self) -> &str {
-        self.quantities.first().map_or("", |quantity| quantity.figure.name.as_str())
     }
 
     fn switch(&mut self, arm: usize, comparison: &mut Comparison) -> Result<(), End> {

@@ -81,14 +81,14 @@ impl LiveProcess for Made {
 }
 
 fn quantities() -> Vec<Quantity> {
-    let quantity = |name: &str, better, is_counter| Quantity {
+    let quantity = |name: &str, better, value| Quantity {
         figure: Figure { name: name.to_owned(), unit: String::new(), better },
-        is_counter,
+        value,
     };
     vec![
-        quantity("ops/s", Better::Higher, true),
-        quantity("unknown", Better::Lower, true),
-        quantity("level", Better::Lower, false),
+        quantity("ops/s", Better::Higher, Value::Rate(0)),
+        quantity("unknown", Better::Lower, Value::Rate(1)),
+        quantity("level", Better::Lower, Value::Mean(2)),
     ]
 }
 
@@ -223,6 +223,22 @@ fn counters_have_rates_and_gauges_means() {
     let reset = [sample(0, Some(5.0), None), sample(1, Some(1.0), None), sample(2, Some(9.0), None)];
     assert!(rates(&reset, &quantities()).is_empty());
     assert!(rates(&[], &quantities()).is_empty());
+}
+
+#[test]
+fn a_quotient_needs_enough_events() {
+    let sample = |at: u64, cpu: f64, bytes: f64, events: f64| Sample {
+        at: Duration::from_secs(at),
+        values: vec![Some(cpu), Some(bytes), Some(events)],
+    };
+    let value = Value::Quotient { dividend: 0, divisor: 1, events: Some(2) };
+    let many = [sample(0, 3.0, 100.0, 7.0), sample(5, 5.0, 140.0, 7.0 + MIN_EVENTS)];
+    assert_eq!(value.of(&many), Some(0.05));
+    let few = [sample(0, 3.0, 100.0, 7.0), sample(5, 5.0, 140.0, 8.0)];
+    assert_eq!((value.of(&few), value.of_any_number().of(&few)), (None, Some(0.05)));
+    // Nothing was allocated.
+    let none = [sample(0, 3.0, 100.0, 7.0), sample(5, 5.0, 100.0, 7.0 + MIN_EVENTS)];
+    assert_eq!(value.of(&none), None);
 }
 
 #[test]

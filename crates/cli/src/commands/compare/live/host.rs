@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -10,17 +9,13 @@ use std::{
 use anyhow::{Context, anyhow, bail, ensure};
 use hugewise_changes::journal::ProcessMemory;
 use hugewise_evidence::process::MachineState;
-use hugewise_jvm::performance_counters::{self, PerformanceCounters};
 use hugewise_linux::{
     hugepages::backing::Backing,
     interrupt::Interrupt,
-    proc::{pressure, process::Process, task_stat::TaskStat},
+    proc::process::Process,
     reading::{Reading, Reason},
     root::Root,
-    sys::{
-        pidfd::{self, Adviser},
-        process::ticks_per_second,
-    },
+    sys::pidfd::{self, Adviser},
     units::{Bytes, PageSize},
 };
 use hugewise_measure::{
@@ -37,7 +32,7 @@ use hugewise_memory::{
     split::{MAX_PASSES, judge},
 };
 
-use super::source::MetricSource;
+use super::{source::MetricSource, values::ProcessValues};
 use crate::{
     commands::{
         collapse::{
@@ -85,8 +80,7 @@ pub struct LiveHost<'a> {
     /// Zero-filled memory that the first split gave back.
     pub given_back: Option<Bytes>,
     source: MetricSource,
-    /// The file of the counters of a JVM; `None` if there is none.
-    counters: Option<PathBuf>,
+    pub values: ProcessValues,
     begin: Instant,
 }
 
@@ -139,7 +133,7 @@ impl<'a> LiveHost<'a> {
             refused,
             given_back: None,
             source,
-            counters: performance_counters::file(root, pid).ok(),
+            values: ProcessValues::open(root, pid),
             begin: Instant::now(),
         };
         let now = match (host.read(), &host.refused) {
@@ -307,27 +301,6 @@ impl<'a> LiveHost<'a> {
             Leave::Base => false,
         })
     }
-
-    fn quantities(&mut self) -> Vec<Option<f64>> {
-        let mut values = self.source.read();
-        let text = self.root.read(format!("proc/{}/stat", self.process.pid)).unwrap_or_default();
-        let stat = TaskStat::parse(&text);
-        let ticks = ticks_per_second() as f64;
-        let cpu = stat.map(|stat| (stat.user_ticks + stat.sys_ticks) as f64 / ticks);
-        let pressure = pressure::read(self.root).ok().map(|pressure| pressure.some.as_secs_f64());
-        values.extend([
-            cpu,
-            stat.map(|stat| stat.sys_ticks as f64 / ticks),
-            stat.map(|stat| stat.minor_faults as f64),
-            stat.map(|stat| stat.major_faults as f64),
-            pressure,
-        ]);
-        let file = self.counters.as_ref();
-        let counters = file.and_then(|file| performance_counters::read(self.root, file).ok());
-        values.push(counters.as_ref().and_then(PerformanceCounters::gc_seconds));
-        values.push(counters.as_ref().and_then(PerformanceCounters::safepoint_seconds));
-        values
-    }
 }
 
 impl LiveProcess for LiveHost<'_> {
@@ -345,7 +318,7 @@ impl LiveProcess for LiveHost<'_> {
     }
 
     fn sample(&mut self) -> Sample {
-        let values = self.quantities();
+        let values = [self.source.read(), self.values.read(self.root).to_vec()].concat();
         Sample { at: self.now(), values }
     }
 
@@ -368,6 +341,8 @@ impl LiveProcess for LiveHost<'_> {
                 return;
             }
             thread::sleep(left.min(WAIT_STEP));
+            // Eden may be full several times between two samples.
+            self.values.read_counters(self.root);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! `hugewise compare --live`: a running process on base and on huge pages in turns.
 
+mod figures;
 pub mod host;
 pub mod predict;
 pub mod source;
+mod values;
 mod words;
 
 use std::{
@@ -19,7 +21,7 @@ use hugewise_linux::{
 use hugewise_measure::{
     analysis,
     comparison::{
-        Better, Case, Comparison, Design, Figure,
+        Case, Comparison, Design,
         live::{Ending, Live},
     },
     experiment::{Progress, describe_machine},
@@ -88,7 +90,8 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
     let command =
         options.metric_command.as_ref().map(|text| words_of(text, "--metric-command")).transpose()?;
     let source = MetricSource::new(command, options.metric_url.as_ref(), &compare.metric)?;
-    let quantities = quantities(&source)?;
+    let mut quantities = figures::quantities(&source)?;
+    let has_metric = !source.metrics().is_empty();
     let interrupt = machine::install_signal_handlers()?;
     let region = match options.region {
         Some(region) => region,
@@ -121,8 +124,11 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
         max_transition: options.max_transition,
         least_coverage: f64::from(compare.min_coverage) / 100.0,
     };
+    let without =
+        if has_metric { Vec::new() } else { figures::choose(&mut host, options.turn, &mut quantities) };
     let mut machine = machine::open_machine(&root, &format!("compare --live {pid}"), None)?;
     let mut comparison = comparison(compare, &root, &host, &quantities, &settings, &region);
+    comparison.notes.extend(without);
     let memory = host.memory(&region);
     if let Err(reason) = machine.note_memory(memory.clone()) {
         comparison.notes.push(format!(
@@ -173,37 +179,6 @@ fn without_turns(comparison: &Comparison, interrupt: &Interrupt) -> anyhow::Resu
 
 fn is_jvm(root: &Root, pid: u32) -> bool {
     root.read(format!("proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libjvm.so"))
-}
-
-/// The quantities that are read: the metrics of the user, and those of the process in the order of
-/// [`LiveHost`]'s samples. Fails if a metric has no value now.
-fn quantities(source: &MetricSource) -> anyhow::Result<Vec<Quantity>> {
-    let text = source.text()?;
-    let mut all = Vec::new();
-    for metric in source.metrics() {
-        let figure = metric.figure();
-        let is_counter = metric.is_counter(&text);
-        ensure!(
-            metric.find(&text).map_err(anyhow::Error::msg)?.is_some(),
-            "--metric {} is a figure of whole runs; without --metric, CPU time decides",
-            figure.name
-        );
-        all.push(Quantity { figure, is_counter });
-    }
-    let of_process = [
-        ("cpu", "s/s"),
-        ("sys", "s/s"),
-        ("minor_faults_per_second", ""),
-        ("major_faults_per_second", ""),
-        ("memory_pressure_share", ""),
-        ("gc_share", ""),
-        ("pause_share", ""),
-    ];
-    all.extend(of_process.map(|(name, unit)| Quantity {
-        figure: Figure { name: name.to_owned(), unit: unit.to_owned(), better: Better::Lower },
-        is_counter: true,
-    }));
-    Ok(all)
 }
 
 /// A comparison that has not begun.

@@ -12,6 +12,7 @@ use hugewise_measure::{
 };
 
 use super::{
+    figures::{CPU_PER_ALLOCATED, CYCLES_PER_INSTRUCTION},
     host::{Leave, LiveHost},
     predict::{LivePrediction, Transitions},
 };
@@ -100,6 +101,16 @@ fn figure(comparison: &Comparison) -> String {
         Some("cpu") => "the verdict is about the CPU time of the process per second. It compares the work only while the \
                         load is steady and the CPUs are not saturated: give --metric for a figure of the program"
             .to_owned(),
+        Some(CPU_PER_ALLOCATED) => {
+            "the verdict is about the CPU time of the JVM for each GiB that it allocates, from its performance counters: \
+             nearly independent of the load, if the program allocates as much for each operation"
+                .to_owned()
+        }
+        Some(CYCLES_PER_INSTRUCTION) => {
+            "the verdict is about the cycles per instruction of the process in user space, from hardware counters: nearly \
+             independent of the load, if the program runs the same code; spinning threads count, too"
+                .to_owned()
+        }
         Some(name) => format!("the verdict is about the program's metric '{name}'"),
         None => "the comparison has no figure".to_owned(),
     }
