@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Figure;
 import io.hugewise.cache.Manifest.Use;
+import io.hugewise.cache.policy.Rank;
 import io.hugewise.cache.policy.WindowSize;
 import java.util.concurrent.locks.ReentrantLock;
 
@@ -18,10 +19,6 @@ final class Evictor {
     /// A main segment with a greater share of used entries is not evicted, but gets behind all others.
     private static final double MOST_USED = 0.9;
     private static final int MOST_SECOND_CHANCES = 8;
-    /// With a smaller share of winners among the entries of the window, the main segment stays.
-    private static final double LEAST_WINNERS = 0.05;
-    /// An entry that was requested so often is replaced only by one that was requested twice more often.
-    private static final int ESTABLISHED = 3;
     /// A smaller share of the entries that were expected is a reason to expect fewer.
     private static final double FEWER = 0.9;
     /// Buckets of the index that are merged at once.
@@ -41,8 +38,7 @@ final class Evictor {
     private final LiveEntries live;
     private final Retired retired;
     private long expected;
-    private long adaptedRequests;
-    private long adaptedHits;
+    private int defences;
 
     Evictor(Segments segments, Chunks chunks, Index index, LiveEntries live, Retired retired) {
         this.segments = segments;
@@ -67,12 +63,15 @@ final class Evictor {
         return main.save() && isWritten;
     }
 
-    /// Adapts to the requests and hits until now, and to the number of entries that there will be.
-    void adapt(long requests, long hits) {
+    /// Counts a request of a key whose entry is added.
+    void missed(long hash) {
+        sketch.increment(hash);
+        target.missed(hash);
+    }
+
+    /// Adapts to the number of entries that there will be.
+    void adapt() {
         window.collect();
-        target.requested(requests - adaptedRequests, hits - adaptedHits);
-        adaptedRequests = requests;
-        adaptedHits = hits;
         long used = segments.used();
         long estimate = used == 0 ? 0 : index.entries() * segments.limit() / used;
         if (estimate > expected || estimate < FEWER * expected) {
@@ -162,15 +161,19 @@ final class Evictor {
             int uses = live.settle(entry, hash, sketch);
             boolean staysInWindow = hasRoom && uses > 0 && live.layout.size(entry) <= compaction.movable();
             if (uses >= 0 && !(staysInWindow && compaction.move(entry, hash, window))) {
-                candidates.add(2L * sketch.frequency(hash), entry);
+                candidates.add(Rank.of(sketch.frequency(hash), false), entry);
             }
         });
         retired.add(segment);
         if (victims >= 0) {
             rank(victims, candidates);
-            if (candidates.winners(victims) <= LEAST_WINNERS * candidates.count(victims)) {
-                main.closed.addFirst(victims);
-                dropAllBut(victims, candidates);
+            if (candidates.winners() <= Rank.LEAST_WINNERS * candidates.mainSize()) {
+                if (++defences % Rank.MOST_DEFENCES == 0) {
+                    main.closed.add(victims);
+                } else {
+                    main.closed.addFirst(victims);
+                }
+                dropCandidates(candidates);
                 return;
             }
             retired.add(victims);
@@ -187,14 +190,14 @@ final class Evictor {
         var all = new Ranking(segments);
         live.forEach(segment, (entry, hash) -> {
             if (live.settle(entry, hash, sketch) >= 0) {
-                all.add(2L * sketch.frequency(hash), entry);
+                all.add(Rank.of(sketch.frequency(hash), false), entry);
             }
         });
         if (victims >= 0) {
             rank(victims, all);
-            main.closed.addFirst(victims);
+            main.closed.add(victims);
         }
-        boolean isBeaten = victims >= 0 && !dropWorst(all, victims);
+        boolean isBeaten = victims >= 0 && !dropWorst(all);
         if (isBeaten) {
             window.closed.addFirst(segment);
         } else {
@@ -204,18 +207,26 @@ final class Evictor {
 
     /// Drops the entries with the lowest ranks, until they had as many bytes as a segment.
     ///
-    /// @return whether one of them was in a segment
-    private boolean dropWorst(Ranking ranking, int segment) {
+    /// @return whether one of them was in the main log
+    private boolean dropWorst(Ranking ranking) {
         ranking.sort();
-        boolean isOfSegment = false;
+        boolean isOfMain = false;
         long left = segments.size;
         for (int i = 0; i < ranking.size() && left > 0; i++) {
-            long entry = ranking.entry(i);
-            isOfSegment |= ranking.isIn(i, segment);
-            left -= live.bytes(entry);
-            live.drop(entry, live.hash(entry));
+            isOfMain |= ranking.isMain(i);
+            left -= live.bytes(ranking.entry(i));
+            evict(ranking, i);
         }
-        return isOfSegment;
+        return isOfMain;
+    }
+
+    private void evict(Ranking ranking, int place) {
+        long entry = ranking.entry(place);
+        long hash = live.hash(entry);
+        if (!live.isExpired(entry)) {
+            target.evicted(hash, ranking.isMain(place));
+        }
+        live.drop(entry, hash);
     }
 
     /// Merges two segments of the main log to one.
@@ -233,7 +244,7 @@ final class Evictor {
             }
         }
         if (isInPlace) {
-            dropWorst(all, first);
+            dropWorst(all);
         } else {
             keep(all, second < 0 ? bytes / 2 : segments.size);
         }
@@ -258,8 +269,7 @@ final class Evictor {
         long[] bytes = new long[1];
         live.forEach(segment, (entry, hash) -> {
             if (live.settle(entry, hash, sketch) >= 0) {
-                int frequency = sketch.frequency(hash);
-                ranking.add(2L * frequency + (frequency < ESTABLISHED ? 1 : 3), entry);
+                ranking.add(Rank.of(sketch.frequency(hash), true), entry);
                 bytes[0] += live.layout.size(entry);
             }
         });
@@ -277,15 +287,15 @@ final class Evictor {
             if (!live.isExpired(entry) && needed <= room && compaction.move(entry, hash, main)) {
                 room -= needed;
             } else {
-                live.drop(entry, hash);
+                evict(ranking, i);
             }
         }
     }
 
-    private void dropAllBut(int segment, Ranking ranking) {
+    private void dropCandidates(Ranking ranking) {
         for (int i = 0; i < ranking.size(); i++) {
-            if (!ranking.isIn(i, segment)) {
-                live.drop(ranking.entry(i), live.hash(ranking.entry(i)), RemovalCause.SIZE);
+            if (!ranking.isMain(i)) {
+                evict(ranking, i);
             }
         }
     }

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.policy.Rank;
 import java.util.Arrays;
 
 /// Entries by rank.
@@ -29,14 +30,21 @@ final class Ranking {
         return segments.base + (ranked[place] & (1L << RANK_SHIFT) - 1);
     }
 
-    boolean isIn(int place, int segment) {
-        return segments.of(entry(place)) == segment;
+    /// Whether the entry at a place is in the main log.
+    boolean isMain(int place) {
+        return Rank.isMain(ranked[place] >>> RANK_SHIFT);
     }
 
-    int count(int segment) {
+    /// Number of entries of the main log.
+    int mainSize() {
+        return size - countOthers(0);
+    }
+
+    /// Number of entries of the window from a place on.
+    private int countOthers(int from) {
         int count = 0;
-        for (int i = 0; i < size; i++) {
-            count += isIn(i, segment) ? 1 : 0;
+        for (int i = from; i < size; i++) {
+            count += isMain(i) ? 0 : 1;
         }
         return count;
     }
@@ -45,14 +53,9 @@ final class Ranking {
         Arrays.sort(ranked, 0, size);
     }
 
-    /// Number of entries of other segments among the best, as many as the segment has.
-    int winners(int segment) {
-        int places = count(segment);
+    /// Number of entries of the window among the best, as many as the main log has.
+    int winners() {
         sort();
-        int winners = 0;
-        for (int i = size - 1; i >= size - places; i--) {
-            winners += isIn(i, segment) ? 0 : 1;
-        }
-        return winners;
+        return countOthers(size - mainSize());
     }
 }

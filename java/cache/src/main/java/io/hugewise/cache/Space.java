@@ -4,7 +4,6 @@ import io.hugewise.cache.Manifest.Figure;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
-import java.util.function.LongSupplier;
 
 /// Memory for new entries: appends them to the log of the window, and evicts others if no segment is free.
 final class Space {
@@ -14,23 +13,18 @@ final class Space {
     private final Retired retired;
     private final Clock clock;
     private final boolean canExpire;
-    private final Requests requests;
     private final Maintenance maintenance;
     /// Held to take segments, also during an eviction: taken before the lock of evictions.
     private final ReentrantLock taking = new ReentrantLock();
     private volatile boolean isClosed;
 
-    /// Counts of requests and hits since the cache was created.
-    record Requests(LongSupplier all, LongSupplier hits) {}
-
-    Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire, Requests requests) {
+    Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire) {
         this.segments = segments;
         this.chunks = chunks;
         this.evictor = evictor;
         this.retired = retired;
         this.clock = clock;
         this.canExpire = canExpire;
-        this.requests = requests;
         this.maintenance = new Maintenance(this::maintain);
     }
 
@@ -70,7 +64,7 @@ final class Space {
             maintenance.wake();
             if (evictor.lock.tryLock()) {
                 try {
-                    adapt();
+                    evictor.adapt();
                 } finally {
                     evictor.lock.unlock();
                 }
@@ -111,7 +105,7 @@ final class Space {
         }
         evictor.lock.lock();
         try {
-            adapt();
+            evictor.adapt();
             taken = attempt.getAsInt();
             for (int tries = 0; taken < 0 && tries < 2 * segments.limit() && evictor.evict(); tries++) {
                 taken = attempt.getAsInt();
@@ -120,10 +114,6 @@ final class Space {
         } finally {
             evictor.lock.unlock();
         }
-    }
-
-    private void adapt() {
-        evictor.adapt(requests.all.getAsLong(), requests.hits.getAsLong());
     }
 
     private void checkOpen() {
@@ -136,7 +126,7 @@ final class Space {
     void maintain() {
         ifOpen(() -> {
             segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
-            adapt();
+            evictor.adapt();
             return true;
         });
         int tries = segments.limit();

@@ -50,8 +50,7 @@ final class Store {
         this.leaving = leaving;
         this.evictor = new Evictor(segments, chunks, index, live, retired);
         manifest.open();
-        var requests = new Space.Requests(() -> hits.sum() + misses.sum(), hits::sum);
-        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire, requests);
+        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire);
     }
 
     long hash(byte[] key) {
@@ -216,7 +215,7 @@ final class Store {
                 live.dropped(replaced);
                 old.accept(replaced);
             } else if (isPublished) {
-                evictor.sketch.increment(hash);
+                evictor.missed(hash);
                 index.growIfFull();
             }
             rejected.add(wasWanted && !hasRoom ? 1 : 0);

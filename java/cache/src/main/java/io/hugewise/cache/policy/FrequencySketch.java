@@ -9,11 +9,12 @@ public abstract class FrequencySketch {
     /// Words of a line, each with 16 counters.
     public static final int LINE_WORDS = 8;
     /// Entries for each line.
-    public static final int ENTRIES_PER_LINE = 16;
+    public static final int ENTRIES_PER_LINE = 12;
     private static final int ROWS = 4;
     private static final int MOST = 15;
     private static final long LOW_BITS = 0x7777_7777_7777_7777L;
-    private static final int PERIOD = 15;
+    /// Increments for each entry, between two halvings.
+    private static final int PERIOD = 20;
 
     private volatile long period = Long.MAX_VALUE;
     private long increments;

@@ -1,5 +1,6 @@
 package io.hugewise.cache.simulation;
 
+import io.hugewise.cache.policy.Rank;
 import io.hugewise.cache.policy.WindowSize;
 import java.util.Arrays;
 
@@ -7,8 +8,9 @@ import java.util.Arrays;
 ///
 /// New keys are appended to the log of the window. Its oldest segment competes with the oldest one of the main log:
 /// of both, the keys that were requested most often are kept, as many bytes as the main segment had. If few keys of
-/// the window win, the main segment stays as it is, and nothing is moved. Uses are counted in the two bits of the
-/// index word, and added to the sketch only when a segment is looked at, so a hit never writes to the sketch.
+/// the window win, the main segment stays as it is, at times behind the others, and nothing is moved. Uses are counted in the
+/// two bits of the index word, and added to the sketch only when a segment is looked at, so a hit never writes to the
+/// sketch. Sketch, window size and ranks are those of the cache.
 final class SegmentTinyLfu extends Segments {
     /// Most bytes that are moved for each inserted one.
     static final double MOST_MOVED = 1.3;
@@ -16,17 +18,12 @@ final class SegmentTinyLfu extends Segments {
     /// A main segment with a greater share of used keys is not evicted, but gets behind all others.
     private static final double MOST_USED = 0.9;
     private static final int MOST_SECOND_CHANCES = 8;
-    /// With a smaller share of winners among the keys of the window, the main segment stays.
-    private static final double LEAST_WINNERS = 0.05;
-    /// A key that was requested so often is replaced only by one that was requested twice more often.
-    private static final int ESTABLISHED = 3;
-    /// Requests after which the sketch is halved, for each entry that the capacity has.
-    private static final int SKETCH_PERIOD = 15;
 
     private final Log window = new Log();
     private final Log main = new Log();
-    private final Sketch sketch = new Sketch(SKETCH_PERIOD);
+    private final Sketch sketch = new Sketch();
     private final WindowSize target = new WindowSize();
+    private int defences;
 
     SegmentTinyLfu(long capacity, int[] sizes) {
         super(capacity, sizes);
@@ -34,22 +31,27 @@ final class SegmentTinyLfu extends Segments {
 
     @Override
     void expect(long count) {
-        sketch.grow(count);
+        sketch.expect(count);
         target.expect(count);
     }
 
     @Override
-    void requested(boolean hit) {
-        target.requested(1, hit ? 1 : 0);
+    void missed(int key) {
+        sketch.increment(hash(key));
+        target.missed(hash(key));
     }
 
-    @Override
-    void missed(int key) {
-        sketch.increment(key);
+    /// The finalizer of MurmurHash3.
+    private static long hash(int key) {
+        long hash = (key + 1) * 0x9E3779B97F4A7C15L;
+        hash = (hash ^ hash >>> 33) * 0xFF51AFD7ED558CCDL;
+        hash = (hash ^ hash >>> 33) * 0xC4CEB9FE1A85EC53L;
+        return hash ^ hash >>> 33;
     }
 
     @Override
     void insert(int key) {
+        sketch.age();
         window.append(key);
         while (isLarge() && bytes() <= capacity - segmentBytes && !window.closed.isEmpty()) {
             Segment oldest = window.take();
@@ -96,9 +98,16 @@ final class SegmentTinyLfu extends Segments {
         }
         Segment victims = main.bytes > 0 ? takeMain() : new Segment();
         long[] ranked = rank(candidates, victims);
-        if (candidates.count > 0 && winners(ranked, victims.count) <= LEAST_WINNERS * victims.count) {
-            main.closed.addFirst(victims);
+        if (candidates.count > 0 && winners(ranked, victims.count) <= Rank.LEAST_WINNERS * victims.count) {
+            if (++defences % Rank.MOST_DEFENCES == 0) {
+                main.closed.add(victims);
+            } else {
+                main.closed.addFirst(victims);
+            }
             main.bytes += victims.bytes;
+            for (int i = 0; i < candidates.count; i++) {
+                target.evicted(hash(candidates.keys[i]), false);
+            }
             return;
         }
         keep(ranked, candidates.bytes + victims.bytes - Math.max(over, candidates.bytes));
@@ -139,32 +148,33 @@ final class SegmentTinyLfu extends Segments {
     private boolean settle(int key) {
         boolean used = uses[key] > 0;
         for (; uses[key] > 0; uses[key]--) {
-            sketch.increment(key);
+            sketch.increment(hash(key));
         }
         return used;
     }
 
-    /// All keys, the best last, with their rank in the upper half; bit 31 is set for those of main.
+    /// All keys, the best last, with their rank in the upper half.
     private long[] rank(Segment candidates, Segment victims) {
         long[] ranked = new long[candidates.count + victims.count];
         for (int i = 0; i < candidates.count; i++) {
-            int key = candidates.keys[i];
-            ranked[i] = 2L * sketch.frequency(key) << 32 | key;
+            ranked[i] = ranked(candidates.keys[i], false);
         }
         for (int i = 0; i < victims.count; i++) {
-            int key = victims.keys[i];
-            settle(key);
-            int frequency = sketch.frequency(key);
-            ranked[candidates.count + i] = 2L * frequency + (frequency < ESTABLISHED ? 1 : 3) << 32 | 1L << 31 | key;
+            settle(victims.keys[i]);
+            ranked[candidates.count + i] = ranked(victims.keys[i], true);
         }
         Arrays.sort(ranked);
         return ranked;
     }
 
+    private long ranked(int key, boolean isMain) {
+        return (long) Rank.of(sketch.frequency(hash(key)), isMain) << 32 | key;
+    }
+
     private static int winners(long[] ranked, int places) {
         int winners = 0;
         for (int i = ranked.length - 1; i >= ranked.length - places; i--) {
-            winners += (ranked[i] & 1L << 31) == 0 ? 1 : 0;
+            winners += Rank.isMain(ranked[i] >>> 32) ? 0 : 1;
         }
         return winners;
     }
@@ -172,11 +182,13 @@ final class SegmentTinyLfu extends Segments {
     private void keep(long[] ranked, long bytes) {
         long room = Math.min(bytes, movable());
         for (int i = ranked.length - 1; i >= 0; i--) {
-            int key = (int) ranked[i] & Integer.MAX_VALUE;
+            int key = (int) ranked[i];
             remove(key);
             if (sizes[key] <= room) {
                 room -= sizes[key];
                 move(key, main);
+            } else {
+                target.evicted(hash(key), Rank.isMain(ranked[i] >>> 32));
             }
         }
     }

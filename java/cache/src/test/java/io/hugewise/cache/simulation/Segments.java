@@ -74,7 +74,6 @@ abstract class Segments implements Policy {
 
     @Override
     public final boolean request(int key) {
-        requested(present[key]);
         if (present[key]) {
             uses[key] = (byte) Math.min(MOST_USES, uses[key] + 1);
             return true;
@@ -96,8 +95,6 @@ abstract class Segments implements Policy {
         }
         return false;
     }
-
-    void requested(boolean hit) {}
 
     void missed(int key) {}
 

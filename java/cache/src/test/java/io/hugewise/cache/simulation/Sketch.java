@@ -1,59 +1,49 @@
 package io.hugewise.cache.simulation;
 
+import io.hugewise.cache.policy.FrequencySketch;
+import io.hugewise.cache.policy.LinearHashing;
 import java.util.Arrays;
 
-/// A count-min sketch (Cormode, Muthukrishnan, 2005) of 4-bit counters, which are halved from time to time.
-final class Sketch {
-    private static final int COUNTERS_PER_ENTRY = 16;
-    private static final int MOST = 15;
-    private static final int ROWS = 4;
+/// The sketch of the cache, as small as it can be for a number of entries.
+final class Sketch extends FrequencySketch {
+    /// Lines that are added together: those of the smallest segment.
+    private static final int LINES = 1024;
 
-    private final int periodPerEntry;
-    private byte[] counters = new byte[COUNTERS_PER_ENTRY];
-    private long period;
-    private long increments;
+    private long[] words = new long[0];
 
-    /// Creates a sketch that is halved after `period` increments for each entry.
-    Sketch(int period) {
-        periodPerEntry = period;
-    }
-
-    /// Makes room for a number of entries. Both halves of the grown sketch have the counters of the old one.
-    void grow(long entries) {
-        period = entries * periodPerEntry;
-        while (counters.length < entries * COUNTERS_PER_ENTRY) {
-            byte[] doubled = Arrays.copyOf(counters, 2 * counters.length);
-            System.arraycopy(counters, 0, doubled, counters.length, counters.length);
-            counters = doubled;
-        }
-    }
-
-    int frequency(int key) {
-        int least = MOST;
-        for (int row = 0; row < ROWS; row++) {
-            least = Math.min(least, counters[index(key, row)]);
-        }
-        return least;
-    }
-
-    void increment(int key) {
-        int before = frequency(key);
-        for (int row = 0; row < ROWS && before < MOST; row++) {
-            int index = index(key, row);
-            counters[index] = (byte) Math.max(counters[index], before + 1);
-        }
-        increments++;
-        if (increments >= period) {
-            for (int i = 0; i < counters.length; i++) {
-                counters[i] >>= 1;
+    /// Makes room for a number of entries.
+    void expect(long entries) {
+        setPeriod(entries);
+        while ((long) lines() * ENTRIES_PER_LINE < entries) {
+            int last = words.length / (LINES * LINE_WORDS);
+            words = Arrays.copyOf(words, words.length + LINES * LINE_WORDS);
+            if (last > 0) {
+                System.arraycopy(words, LinearHashing.origin(last) * LINES * LINE_WORDS, words, last * LINES * LINE_WORDS, LINES * LINE_WORDS);
             }
-            increments /= 2;
         }
     }
 
-    private int index(int key, int row) {
-        long hash = (key + 1) * 0x9E3779B97F4A7C15L + row * 0xD1B54A32D192ED03L;
-        hash = (hash ^ hash >>> 32) * 0xBF58476D1CE4E5B9L;
-        return (int) (hash ^ hash >>> 29) & counters.length - 1;
+    private int lines() {
+        return words.length / LINE_WORDS;
+    }
+
+    @Override
+    protected long line(long hash) {
+        return words.length == 0 ? -1 : (long) number(hash, lines()) * LINE_WORDS;
+    }
+
+    @Override
+    protected long word(long line, int number) {
+        return words[(int) line + number];
+    }
+
+    @Override
+    protected void setWord(long line, int number, long value) {
+        words[(int) line + number] = value;
+    }
+
+    @Override
+    protected void halve() {
+        Arrays.setAll(words, i -> halved(words[i]));
     }
 }
