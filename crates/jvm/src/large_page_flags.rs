@@ -41,9 +41,8 @@ pub fn of_any_jvm(backing: Backing) -> Result<Vec<String>, Reason> {
     let mut options: Vec<String> = match backing {
         Backing::Base => vec!["-XX:-UseLargePages".to_owned()],
         Backing::Thp => vec!["-XX:+UseTransparentHugePages".to_owned()],
-        Backing::Hugetlb(_) => {
-            ["-XX:+UseLargePages", "-XX:-UseTransparentHugePages"].map(str::to_owned).into()
-        }
+        // JDK 17 uses explicit pages only if UseTransparentHugePages is not set, not even to false.
+        Backing::Hugetlb(_) => vec!["-XX:+UseLargePages".to_owned()],
         Backing::Shm(_) => {
             return Reason::err(
                 "only some JVMs can use SysV shared memory, and that of a script is unknown; try hugetlb",
