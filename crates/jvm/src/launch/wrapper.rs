@@ -372,7 +372,7 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-/// Whether a program of this name executes the command after its own options, and is no shell.
+/// Whether a program of this name executes the command that follows its own options. Shells do not count.
 pub(super) fn is_wrapper(name: &str) -> bool {
     matches!(name, "exec" | "command" | "env") || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }

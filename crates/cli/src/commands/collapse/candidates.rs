@@ -279,7 +279,7 @@ impl PageId {
     }
 }
 
-/// A candidate, which is no other candidate at another address.
+/// A candidate that is listed once, although its memory may be mapped at several addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DistinctCandidate {
     /// Name of the region.

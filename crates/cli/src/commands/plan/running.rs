@@ -46,7 +46,10 @@ impl RunningProgram {
             (Some((pid, vmas)), _) => (*pid, vmas, false),
             (None, [(pid, vmas)]) => (*pid, vmas, true),
             (None, []) => {
-                bail!("process {pid} ({}) is no JVM or PostgreSQL server, and has started none", given.name)
+                bail!(
+                    "process {pid} ({}) is neither a JVM nor a PostgreSQL server, and has started none",
+                    given.name
+                )
             }
             (None, several) => {
                 let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();

@@ -172,7 +172,8 @@ pub fn regions(survey: &Survey, machine: &MachineState, assignment: &ObserverTas
     regions.into_iter().flatten().collect()
 }
 
-/// The heap of another process of a script, named after the process; `None` if it is no JVM.
+/// The heap of another process that a script started, with the process ID in its name; `None` if that process is not a
+/// JVM.
 pub fn heap_of_other(
     survey: &Survey,
     machine: &MachineState,

@@ -50,7 +50,7 @@ public final class WindowSize {
             return (int) (((hash * 0x9E37_79B9_7F4A_7C15L) >>> 33) % window.length);
         }
 
-        /// Never 0, which is no ghost.
+        /// The mark of a key in the table. It is never 0, which stands for a place without a ghost.
         static short mark(long hash) {
             return (short) ((hash >>> 20) | 1);
         }
