@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Command, Stdio},
 };
 
@@ -9,13 +10,19 @@ use serde_json::Value;
 
 use crate::{
     TestResult, Trial,
-    needs::{Need::Java, jdks},
+    needs::{
+        Need::{Java, Root},
+        jdks,
+    },
     start::{Running, hugewise, says, wait_until},
     trial,
 };
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial("plan: a running JVM has the plan of its command line", &[Java], running_jvm)]
+    vec![
+        trial("plan: a running JVM has the plan of its command line", &[Java], running_jvm),
+        trial("plan: the program of another user is not started", &[Root, Java], of_another_user),
+    ]
 }
 
 const WAIT: &str =
@@ -62,4 +69,25 @@ fn running_jvm() -> TestResult {
     says(&running["notes"].to_string(), &["this JVM runs as process"])?;
     let shell = Running::start(&mut hugewise(&["plan", "--pid", &std::process::id().to_string()]))?.wait()?;
     says(&shell.ended_with(2)?.stderr, &["is neither a JVM nor a PostgreSQL server"])
+}
+
+/// Its user could have chosen the file and the options for root to start.
+fn of_another_user() -> TestResult {
+    let jdk = jdks().first().cloned().ok_or("no JDK")?;
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    fs::write(folder.path().join("Wait.java"), WAIT)?;
+    let mut java = Command::new(&jdk.java);
+    java.args(["-Xmx64m", "Wait.java"]).uid(65534).gid(65534).current_dir(folder.path());
+    let mut child = java.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let pid = child.id().to_string();
+    let is_jvm = wait_until("the JVM runs", || {
+        Ok(fs::read_to_string(format!("/proc/{pid}/maps"))?.contains("libjvm.so"))
+    });
+    let planned = Running::start(&mut hugewise(&["plan", "--pid", &pid]))?.wait()?;
+    drop(child.stdin.take());
+    child.kill()?;
+    child.wait()?;
+    is_jvm?;
+    says(&planned.ended_with(2)?.stderr, &["belongs to uid 65534", "sudo -u '#65534' hugewise plan --pid"])
 }

@@ -52,7 +52,7 @@ Examples:
   hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
   hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
   sudo hugewise plan -- postgres -D /var/lib/postgresql/15/main
-  sudo hugewise plan --pid 4711                              a running program, as behind a script
+  hugewise plan --pid 4711                                   a running program of this user, as behind a script
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
   hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json

@@ -14,6 +14,7 @@ use hugewise_linux::{
     },
     reading::Reading,
     root::Root,
+    sys::process::effective_uid,
     units::{Bytes, PageSize, Pages},
 };
 
@@ -60,6 +61,7 @@ impl RunningProgram {
                 )
             }
         };
+        check_owner(&Process::read(root, pid)?)?;
         let mut found = RunningProgram { command: command(root, pid)?, notes: Vec::new(), held: Vec::new() };
         if is_jvm {
             let is_held = |vma: &&Vma| vma.is_hugetlb && !vma.permissions.starts_with("---");
@@ -92,6 +94,20 @@ impl RunningProgram {
             }
         }
     }
+}
+
+/// A plan starts the program again to query it. Its user chose the file and the options, which could be hostile.
+fn check_owner(process: &Process) -> anyhow::Result<()> {
+    let own = effective_uid();
+    let pid = process.pid;
+    let uid = *process.uid.known().with_context(|| format!("the user of process {pid} is unknown"))?;
+    ensure!(
+        uid == own,
+        "process {pid} ({}) belongs to uid {uid}, and hugewise runs as uid {own}: a plan starts the program again, so \
+         make it as the user of the process: sudo -u '#{uid}' hugewise plan --pid {pid}",
+        process.name
+    );
+    Ok(())
 }
 
 /// The words that start process `pid` again from here.
