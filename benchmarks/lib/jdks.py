@@ -8,16 +8,21 @@ from pathlib import Path
 from results import stop
 
 
-def newest(hugewise, least):
-    """The `java` of the newest JDK, which must have at least this version."""
+def by_version(hugewise):
+    """The `java` of each JDK, by its major version."""
     try:
         ran = subprocess.run([hugewise, "check", "--json"], stdout=subprocess.PIPE, text=True)
-        found = sorted((jdk["major"], jdk["java"]) for jdk in json.loads(ran.stdout)["jdks"])
+        return {jdk["major"]: jdk["java"] for jdk in sorted(json.loads(ran.stdout)["jdks"], key=lambda jdk: (jdk["major"], jdk["java"]))}
     except (OSError, json.JSONDecodeError, KeyError, ValueError) as error:
         return stop(f"{hugewise} check --json: {error}")
-    if not found or found[-1][0] < least:
+
+
+def newest(hugewise, least):
+    """The `java` of the newest JDK, which must have at least this version."""
+    found = by_version(hugewise)
+    if max(found, default=0) < least:
         stop(f"no JDK of {least} or later is found")
-    return found[-1][1]
+    return found[max(found)]
 
 
 def add_option(parser, least):
