@@ -24,7 +24,7 @@ use hugewise_linux::{
     root::Root,
     units::{Bytes, PageSize, Pages},
 };
-use hugewise_plan::plan::{Plan, StartOutcome};
+use hugewise_plan::plan::{Plan, PoolAvailability, StartOutcome};
 use tempfile::TempDir;
 
 use crate::{
@@ -192,11 +192,27 @@ fn captured_machine(java: &Path) -> TestResult {
         fs::write(pool.join(file), "4000\n")?;
     }
     let java = java.to_str().ok_or("a path that is not UTF-8")?;
-    let line = ["plan", "--json", "--root", path, "--", java, "-Xmx1g", "-XX:+UseLargePages", "Main"];
-    let plan: Plan = serde_json::from_str(&run(&line)?.ended_with(0)?.stdout)?;
+    let planned = |options: &[&str]| -> Result<Plan, Box<dyn Error>> {
+        let line = [java, "-Xmx1g", "-XX:+UseLargePages", "Main"];
+        let line = [&["plan", "--json", "--root", path], options, &["--"], &line].concat();
+        Ok(serde_json::from_str(&run(&line)?.ended_with(0)?.stdout)?)
+    };
+    let plan = planned(&[])?;
     let pool = plan.pools.first().ok_or("a pool was expected")?;
     assert_eq!((pool.pages_available, pool.pages_to_add), (Pages(4000), Pages(0)), "{plan:#?}");
     assert_eq!(plan.verdict.outcome, StartOutcome::GetsHugePages, "{:#?}", plan.verdict);
+    // Free blocks of 1 GiB are in no list: all page frames are scanned.
+    let giant = captured.join("sys/kernel/mm/hugepages/hugepages-1048576kB");
+    fs::create_dir_all(&giant)?;
+    for file in ["nr_hugepages", "free_hugepages", "surplus_hugepages", "resv_hugepages"] {
+        fs::write(giant.join(file), "0\n")?;
+    }
+    const BUDDY: u64 = 1 << 10;
+    fs::write(captured.join("proc/kpageflags"), BUDDY.to_ne_bytes().repeat(2 << 18))?;
+    let plan = planned(&["--backing", "hugetlb:1GiB"])?;
+    let pool = plan.pools.iter().find(|pool| pool.page_size_bytes.bytes() == Bytes(1 << 30));
+    let pool = pool.ok_or("a pool of 1 GiB was expected")?;
+    assert_eq!((pool.obtainable, pool.pages_to_add), (PoolAvailability::Yes, Pages(1)), "{plan:#?}");
     Ok(())
 }
 

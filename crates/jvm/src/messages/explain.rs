@@ -38,6 +38,12 @@ pub fn explain(found: &[FoundMessage], facts: &Facts, planned: Option<&[Action]>
     found.iter().map(|one| Explainer { found: one, all: found, facts, planned }.explain()).collect()
 }
 
+/// Whether the evidence of a message contains pages that only a scan of every page frame finds.
+pub fn needs_scan(found: &[FoundMessage], facts: &Facts) -> bool {
+    let explainers = found.iter().map(|one| Explainer { found: one, all: found, facts, planned: None });
+    explainers.filter_map(|one| one.size()).any(|size| facts.contiguity.needs_scan(size))
+}
+
 fn run(command: impl Into<String>, change: &str) -> Action {
     Action::new(change).by(command)
 }

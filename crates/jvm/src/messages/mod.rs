@@ -16,7 +16,7 @@ use regex::{Captures, Regex, RegexSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use explain::{Explanation, explain};
+pub use explain::{Explanation, explain, needs_scan};
 pub use scan::{FoundMessage, ScannedLog, scan};
 
 /// Kind of a message. The meaning of a name never changes.

@@ -44,12 +44,20 @@ pub struct AvailablePages {
     pub blocks: Option<Reading<Blocks>>,
 }
 
-/// When to scan every page frame.
+/// When to scan every page frame, for page sizes larger than any block in /proc/buddyinfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
+    Never,
     /// On machines where it takes at most a few seconds.
     IfQuick,
     Deep,
+}
+
+impl Contiguity {
+    /// Whether only a scan of every page frame finds the available pages of this size.
+    pub fn needs_scan(&self, size: PageSize) -> bool {
+        self.sizes.iter().any(|pages| pages.page_size == size && pages.blocks.is_some())
+    }
 }
 
 /// The free blocks of one zone.
@@ -79,6 +87,7 @@ pub fn read(
     let unlisted =
         listed.clone().and_then(|listed| free.clone().into_result().map(|free| free.saturating_sub(listed)));
     let scan_frames = |base, size| match total {
+        _ if scan == Scan::Never => Reading::unknown("the page frames were not scanned"),
         Reading::Known(total) if *total > MAX_UNREQUESTED_SCAN_BYTES && scan == Scan::IfQuick => {
             Reading::unknown(format!(
                 "machines with more than {MAX_UNREQUESTED_SCAN_BYTES} are scanned only with --deep"
@@ -169,11 +178,15 @@ Node 0, zone   Normal   3270   1488    852    529    258    177    166     65   
 ";
 
     fn machine(text: &str, base: &str) -> Contiguity {
+        machine_after(Scan::IfQuick, text, base)
+    }
+
+    fn machine_after(scan: Scan, text: &str, base: &str) -> Contiguity {
         let (_dir, root) = tree(&[(BUDDYINFO, text)]);
         let base = Reading::from(base.parse());
         let sizes: Vec<PageSize> = ["2m", "1g"].iter().filter_map(|size| size.parse().ok()).collect();
         let free = Reading::Known(Bytes(3 << 30));
-        read(&root, &base, &sizes, &free, &free, Scan::IfQuick)
+        read(&root, &base, &sizes, &free, &free, scan)
     }
 
     #[test]
@@ -184,6 +197,15 @@ Node 0, zone   Normal   3270   1488    852    529    258    177    166     65   
         assert!(seen.sizes[1].at_once.reason().is_some());
         assert_eq!(seen.sizes[1].at_most, Reading::Known(Pages(3)));
         assert!(seen.unlisted.known().is_some_and(|bytes| bytes.0 > 1 << 30));
+    }
+
+    #[test]
+    fn only_pages_larger_than_any_block_need_a_scan() {
+        let seen = machine_after(Scan::Never, TEXT, "4k");
+        let needed: Vec<bool> = seen.sizes.iter().map(|pages| seen.needs_scan(pages.page_size)).collect();
+        assert_eq!(needed, [false, true]);
+        assert_eq!(seen.sizes[0], machine(TEXT, "4k").sizes[0]);
+        assert_eq!(seen.sizes[1].at_once, Reading::unknown("the page frames were not scanned"));
     }
 
     #[test]

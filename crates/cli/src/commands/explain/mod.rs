@@ -74,7 +74,10 @@ const COMPRESSED: [(&[u8], &str); 4] =
 pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(explain.root.as_deref())?;
     let scanned = explain.scan()?;
-    let facts = Facts::gather(&root, Scan::IfQuick);
+    let mut facts = Facts::gather(&root, Scan::Never);
+    if messages::needs_scan(&scanned.found, &facts) {
+        facts = Facts::gather(&root, Scan::IfQuick);
+    }
     let planned = (!explain.command.is_empty())
         .then(|| plan::make(&root, &PlanOptions::default(), &explain.command))
         .transpose()?;

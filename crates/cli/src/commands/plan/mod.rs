@@ -208,24 +208,30 @@ fn make_with(
     }
     let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
     let line = ProgramLine::parse(command)?;
-    let mut facts = Facts::gather(root, Scan::IfQuick);
-    changed(&mut facts);
     let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
     // The pages are for the programs that the experiment itself starts.
     let holder = holder.filter(|holder| !tree::processes(root, holder.owner).contains(&process::id()));
-    let excluded = holder.and_then(|holder| experiment::exclude(&mut facts, &holder));
     let wanted = PlanRequest {
         backing: wishes.backing,
         instances: wishes.instances,
         off_heap: wishes.off_heap,
         node: wishes.node,
     };
-    let mut plan = match &line {
-        ProgramLine::Java(line) => planner::plan(command, line, &wanted, &facts, &sizes)?,
-        ProgramLine::Postgres(line) => postgres::plan(command, line, &wanted, &facts, &sizes)?,
+    let plan_after = |scan| -> anyhow::Result<(Planned, Facts)> {
+        let mut facts = Facts::gather(root, scan);
+        changed(&mut facts);
+        let excluded = holder.as_ref().and_then(|holder| experiment::exclude(&mut facts, holder));
+        let mut plan = match &line {
+            ProgramLine::Java(line) => planner::plan(command, line, &wanted, &facts, &sizes)?,
+            ProgramLine::Postgres(line) => postgres::plan(command, line, &wanted, &facts, &sizes)?,
+        };
+        plan.notes.extend(excluded);
+        Ok((plan, facts))
     };
-    plan.notes.extend(excluded);
-    Ok(plan)
+    // Only the largest pages need a scan, which takes a second for each 30 GiB.
+    let (plan, facts) = plan_after(Scan::Never)?;
+    let needs_scan = plan.pools.iter().any(|pool| facts.contiguity.needs_scan(pool.page_size_bytes));
+    if needs_scan { Ok(plan_after(Scan::IfQuick)?.0) } else { Ok(plan) }
 }
 
 fn is_negative(plan: &Planned) -> bool {
