@@ -295,7 +295,7 @@ fn ends_meanwhile() -> TestResult {
 }
 
 fn rests() -> TestResult {
-    let (mut program, _) = target(64, |_| ())?;
+    let (mut program, _) = target(32, |_| ())?;
     let arguments =
         ["collapse", &program.pid(), "--allow-reclaim", "--json", "--region", "malloc", "--rate", "0.01"];
     let running = Running::start(&mut hugewise(&arguments))?;

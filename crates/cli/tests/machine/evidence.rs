@@ -1,6 +1,6 @@
 //! All commands use the same sampling: on an idle process, `run`, `compare`, `inspect`, `collapse --dry-run`
-//! and `record` report the same heap, to the page. Each collector of each JVM is sampled on one backing, which takes
-//! turns; on the others only in a full run.
+//! and `record` report the same heap, to the page. The JVMs and the backings take turns with the collectors; each
+//! collector of each JVM is sampled on each backing only in a full run.
 
 use std::{
     error::Error,
@@ -38,13 +38,14 @@ const UNLOCK: [&str; 2] = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UnlockDiagn
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (j, java) in javas().into_iter().enumerate() {
-        let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(&java, collector));
+    let javas = javas();
+    for (j, java) in javas.iter().enumerate() {
+        let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(java, collector));
         for (c, collector) in known {
             for (b, backing) in BACKINGS.into_iter().enumerate() {
                 let name = format!("evidence: {} {collector} on {backing}", java.display());
                 // The ZGC of JDK 11 cannot be kept from unmapping memory while the JVM is idle.
-                if collector == "UseZGC" && !knows(&java, "ZUncommit") {
+                if collector == "UseZGC" && !knows(java, "ZUncommit") {
                     let why = "the heap of this ZGC changes while the JVM is idle".to_owned();
                     trials.push(Trial::new(name, Some(why), || Ok(())));
                     continue;
@@ -52,7 +53,8 @@ pub fn trials() -> Vec<Trial> {
                 let java = java.clone();
                 let needs = [Rights, Pool, Thp, Java];
                 let sampled = trial(&name, &needs, move || counted_alike(&java, collector, backing));
-                trials.push(sampled.representing(represents(b, BACKINGS.len(), j + c)));
+                let represents = represents(j, javas.len(), c) && represents(b, BACKINGS.len(), j + c);
+                trials.push(sampled.representing(represents));
             }
         }
     }

@@ -29,11 +29,13 @@ pub fn trials() -> Vec<Trial> {
     for (j, java) in javas.iter().enumerate() {
         let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(java, collector));
         for (c, collector) in known {
-            let name =
-                format!("explain: {} {collector} starts with what explain and plan print", java.display());
-            let java = java.clone();
-            let started = trial(&name, &[Root, Pool, Java], move || starts_as_printed(&java, collector));
-            trials.push(started.representing(represents(j, javas.len(), c)));
+            for pool in SHORT_POOLS {
+                let (java, name) =
+                    (java.clone(), format!("explain: {} {collector} with {pool}", java.display()));
+                let started =
+                    trial(&name, &[Root, Pool, Java], move || starts_as_printed(&java, collector, pool));
+                trials.push(started.representing(represents(j, javas.len(), c)));
+            }
         }
     }
     trials
@@ -48,42 +50,41 @@ impl Drop for Undo {
     }
 }
 
-fn starts_as_printed(java: &Path, collector: &str) -> TestResult {
+/// With a pool of `short`, the JVM prints a message; with the pool that `explain` and `plan` print, it starts.
+fn starts_as_printed(java: &Path, collector: &str, short: &str) -> TestResult {
     let folder = compiled()?;
     let (java, class) = (java.to_str().ok_or("not UTF-8")?, folder.path().to_str().ok_or("not UTF-8")?);
     let collector = format!("-XX:+{collector}");
     let line = [java, UNLOCK, "-XX:+UseLargePages", &collector, "-Xms200m", "-Xmx200m", "-cp", class, "Stay"];
-    for short in SHORT_POOLS {
-        let _undo = Undo;
-        run(&["apply", "--pool", short, "--force"])?.ended_with(0)?;
-        let log = folder.path().join("log");
-        fs::write(&log, output(&line)?.0)?;
-        let log = log.to_str().ok_or("not UTF-8")?;
-        let explained = json(&[&["explain", "--json", log, "--"][..], &line].concat())?;
-        let planned = json(&[&["plan", "--json", "--"][..], &line].concat())?;
-        let about_pool = messages_about_pool(&explained)?;
-        if about_pool.is_empty() {
-            return Err(format!("no message about the pool of {short}: {explained:#}").into());
-        }
-        for message in about_pool {
-            assert_eq!(message["actions"], planned["actions"], "{message:#}");
-        }
-        // Without the command line, no figure is known.
-        for message in messages_about_pool(&json(&["explain", "--json", log])?)? {
-            let command = message["actions"][0]["command"].as_str();
-            assert_eq!(command, Some("sudo hugewise apply -- COMMAND"), "{message:#}");
-        }
-        let grow = planned["actions"][0]["command"].as_str().ok_or("an action was expected")?;
-        let grow = grow.strip_prefix("sudo hugewise ").ok_or_else(|| format!("another command: {grow}"))?;
-        run(&grow.split(' ').collect::<Vec<_>>())?.ended_with(0)?;
-        let (said, has_started) = output(&line)?;
-        let text = String::from_utf8_lossy(&said).into_owned();
-        if !has_started {
-            return Err(format!("after '{grow}' the JVM does not start: {text}").into());
-        }
-        fs::write(log, said)?;
-        run(&["explain", log])?.ended_with(0).map_err(|error| format!("after '{grow}': {error}"))?;
+    let _undo = Undo;
+    run(&["apply", "--pool", short, "--force"])?.ended_with(0)?;
+    let log = folder.path().join("log");
+    fs::write(&log, output(&line)?.0)?;
+    let log = log.to_str().ok_or("not UTF-8")?;
+    let explained = json(&[&["explain", "--json", log, "--"][..], &line].concat())?;
+    let planned = json(&[&["plan", "--json", "--"][..], &line].concat())?;
+    let about_pool = messages_about_pool(&explained)?;
+    if about_pool.is_empty() {
+        return Err(format!("no message about the pool of {short}: {explained:#}").into());
     }
+    for message in about_pool {
+        assert_eq!(message["actions"], planned["actions"], "{message:#}");
+    }
+    // Without the command line, no figure is known.
+    for message in messages_about_pool(&json(&["explain", "--json", log])?)? {
+        let command = message["actions"][0]["command"].as_str();
+        assert_eq!(command, Some("sudo hugewise apply -- COMMAND"), "{message:#}");
+    }
+    let grow = planned["actions"][0]["command"].as_str().ok_or("an action was expected")?;
+    let grow = grow.strip_prefix("sudo hugewise ").ok_or_else(|| format!("another command: {grow}"))?;
+    run(&grow.split(' ').collect::<Vec<_>>())?.ended_with(0)?;
+    let (said, has_started) = output(&line)?;
+    let text = String::from_utf8_lossy(&said).into_owned();
+    if !has_started {
+        return Err(format!("after '{grow}' the JVM does not start: {text}").into());
+    }
+    fs::write(log, said)?;
+    run(&["explain", log])?.ended_with(0).map_err(|error| format!("after '{grow}': {error}"))?;
     Ok(())
 }
 

@@ -75,7 +75,8 @@ pub fn trials() -> Vec<Trial> {
             let jdk = jdk.clone();
             move || with_retries(|| test(&jdk))
         };
-        trials.push(trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap)));
+        let on_each = trial(&format!("{name}: the heap gets its pages"), &needs, of(the_heap));
+        trials.push(on_each.representing(j == 0));
         let wrapped = trial(&format!("{name}: behind a wrapper"), &needs, of(behind_a_wrapper));
         trials.push(wrapped.representing(j == 0));
         trials.push(trial(&format!("{name}: SysV shared memory"), &needs, of(shared_memory)));

@@ -32,7 +32,7 @@ fn any_moment() -> TestResult {
     let churning = AllocatingJvm::start(jdk, "UseParallelGC")?;
     let mut found = [0; 2];
     let killed = kill_many(
-        8,
+        4,
         |_| MAX_KILL_DELAY,
         |_, moment| {
             let left = kill_once(&churning, moment)?;

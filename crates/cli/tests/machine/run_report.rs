@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, error::Error, fs};
 
 use crate::Trial;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{
     TestResult,
@@ -54,60 +55,63 @@ int main(int count, char **steps) {
 }
 "#;
 
+const REPORT: &str = "report.json";
+
 type Named = (&'static str, fn() -> TestResult);
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [Named; 7] = [
-        ("run: the report of a job of 3 s is of its fullest sample", || is_fullest(&["100:1", "100:2"])),
-        ("run: the report of a job that grows after a lull is of its fullest sample", || {
-            is_fullest(&["40:4", "240:2"])
-        }),
-        ("run: the report of a job that frees its memory is of its fullest sample", || {
-            is_fullest(&["300:1.5", "free:4"])
-        }),
-        ("run: the report is of the program after the last exec", of_the_last_exec),
-        ("run: the report of a program that executes itself is of the time after it", || {
-            is_fullest(&["200:3", "exec", "40:1.5"])
-        }),
+    let tests: [Named; 3] = [
+        ("run: reports are of the fullest sample after the last exec", of_the_fullest_sample),
         ("run: --exact reports a job of 0.3 s as it was at its exit", exact),
         ("run: a job without a sample is reported as such", without_sample),
     ];
     let mut trials: Vec<Trial> =
         tests.into_iter().map(|(name, test)| trial(name, &[Thp, Compiler], test)).collect();
-    let growing = || is_fullest(&["100:10", "150:10", "200:10"]);
+    let growing = || Job::start(&[], &[], &["100:10", "150:10", "200:10"])?.agrees();
     let name = "run: the report of a job of 30 s that grows twice is of its fullest sample";
     trials.push(trial(name, &[Thp, Compiler, Full], growing));
     trials
 }
 
-/// The last report, and the sums that the program printed, in bytes.
-fn reported(
-    options: &[&str],
-    before: &[&str],
-    steps: &[&str],
-) -> Result<(Value, BTreeMap<String, u64>), Box<dyn Error>> {
-    let folder = tempfile::tempdir()?;
-    let grow = compile(folder.path(), "grow", GROW)?;
-    let file = folder.path().join("report.json");
-    let report = file.display().to_string();
-    let line = [
-        &["run", "--backing", "thp", "--malloc", "glibc", "--report", &report][..],
-        options,
-        &["--"],
-        before,
-        &[&grow],
-        steps,
-    ];
-    let ran = Running::start(&mut hugewise(&line.concat()))?.wait()?.ended_with(0)?;
-    let sums = ran.stdout.lines().filter_map(|line| {
-        let (name, kib) = line.strip_suffix(" kB")?.split_once(':')?;
-        Some((name.to_owned(), kib.trim().parse::<u64>().ok()? << 10))
-    });
-    let sums = sums.collect();
-    // The observer writes it after the end.
-    let left = left_running();
-    assert!(left.is_empty(), "{left:?}");
-    Ok((serde_json::from_slice(&fs::read(&file)?)?, sums))
+/// A program of these steps under `run`.
+struct Job {
+    folder: TempDir,
+    running: Running,
+}
+
+impl Job {
+    fn start(options: &[&str], before: &[&str], steps: &[&str]) -> Result<Job, Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        let grow = compile(folder.path(), "grow", GROW)?;
+        let report = folder.path().join(REPORT).display().to_string();
+        let line = [
+            &["run", "--backing", "thp", "--malloc", "glibc", "--report", &report][..],
+            options,
+            &["--"],
+            before,
+            &[&grow],
+            steps,
+        ];
+        Ok(Job { folder, running: Running::start(&mut hugewise(&line.concat()))? })
+    }
+
+    /// The last report, and the sums that the program printed, in bytes. Waits for the observers of all jobs, which
+    /// write their reports after the end.
+    fn reported(self) -> Result<(Value, BTreeMap<String, u64>), Box<dyn Error>> {
+        let ran = self.running.wait()?.ended_with(0)?;
+        let sums = ran.stdout.lines().filter_map(|line| {
+            let (name, kib) = line.strip_suffix(" kB")?.split_once(':')?;
+            Some((name.to_owned(), kib.trim().parse::<u64>().ok()? << 10))
+        });
+        let left = left_running();
+        assert!(left.is_empty(), "{left:?}");
+        Ok((serde_json::from_slice(&fs::read(self.folder.path().join(REPORT))?)?, sums.collect()))
+    }
+
+    fn agrees(self) -> TestResult {
+        let (report, sums) = self.reported()?;
+        agrees(&report, &sums)
+    }
 }
 
 /// Resident bytes, and bytes on huge pages, of the only region.
@@ -131,20 +135,29 @@ fn agrees(report: &Value, sums: &BTreeMap<String, u64>) -> TestResult {
     Ok(())
 }
 
-fn is_fullest(steps: &[&str]) -> TestResult {
-    let (report, sums) = reported(&[], &[], steps)?;
-    agrees(&report, &sums)
-}
-
-fn of_the_last_exec() -> TestResult {
+/// Of jobs that run at the same time.
+fn of_the_fullest_sample() -> TestResult {
     // The shell has read more memory before the exec than the program has after it.
     let script = "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 1; exec \"$0\" \"$@\"";
-    let (report, sums) = reported(&[], &["sh", "-c", script], &["20:2"])?;
-    agrees(&report, &sums)
+    let jobs: [(&str, &[&str], &[&str]); 5] = [
+        ("of 3 s", &[], &["100:1", "100:2"]),
+        ("that grows after a lull", &[], &["40:4", "240:2"]),
+        ("that frees its memory", &[], &["300:1.5", "free:4"]),
+        ("after the last exec", &["sh", "-c", script], &["20:2"]),
+        ("that executes itself", &[], &["200:3", "exec", "40:1.5"]),
+    ];
+    let started: Vec<(&str, Job)> = jobs
+        .into_iter()
+        .map(|(name, before, steps)| Ok((name, Job::start(&[], before, steps)?)))
+        .collect::<Result<_, Box<dyn Error>>>()?;
+    for (name, job) in started {
+        job.agrees().map_err(|error| format!("a job {name}: {error}"))?;
+    }
+    Ok(())
 }
 
 fn exact() -> TestResult {
-    let (report, sums) = reported(&["--exact"], &[], &["80:0.3"])?;
+    let (report, sums) = Job::start(&["--exact"], &[], &["80:0.3"])?.reported()?;
     assert_eq!(report["outcome"], "ended", "{report:#}");
     assert_eq!(report["seconds"], report["lasted_seconds"], "{report:#}");
     agrees(&report, &sums)?;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     TestResult, Trial,
+    java::compiled,
     needs::{
         Need::{Java, Root as IsRoot, Thp},
         jdks,
@@ -34,10 +35,10 @@ fn of_script() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(path("Wait.java"), WAIT)?;
+    let classes = compiled("Wait", WAIT)?;
     let java = jdk.java.display();
     let heap = "-Xms64m -Xmx64m -XX:+UseSerialGC -XX:+AlwaysPreTouch";
-    let (own, report) = (path("Wait.java"), path("report.json"));
+    let (own, report) = (format!("-cp {} Wait", classes.path().display()), path("report.json"));
     let script = format!(
         "#!/bin/sh\necho \"got $CATALINA_OPTS\"; env\n\
          {java} -Xms32m -Xmx32m -XX:+UseSerialGC -XX:+AlwaysPreTouch {own} \"$1\" &\n\
@@ -76,16 +77,15 @@ fn compared() -> TestResult {
     let jdk = jdks().first().cloned().ok_or("no JDK")?;
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(
-        path("Sleep.java"),
-        "public class Sleep { public static void main(String[] a) throws Exception { Thread.sleep(1000); } }",
-    )?;
+    let sleep =
+        "public class Sleep { public static void main(String[] a) throws Exception { Thread.sleep(1000); } }";
+    let classes = compiled("Sleep", sleep)?;
     let options = "-Xms64m -Xmx64m -XX:+UseSerialGC -XX:+AlwaysPreTouch";
     // A child of the script, and no exec.
     let line = format!(
-        "#!/bin/sh\n{} {options} $CATALINA_OPTS {}\nexit 0\n",
+        "#!/bin/sh\n{} {options} $CATALINA_OPTS -cp {} Sleep\nexit 0\n",
         jdk.java.display(),
-        path("Sleep.java")
+        classes.path().display()
     );
     executable(&path("own.sh"), &line)?;
     let make = || hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp", "--", &path("own.sh")]);

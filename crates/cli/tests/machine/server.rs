@@ -66,8 +66,15 @@ public class Service {
 const NODELAY: &str = "-Dsun.net.httpserver.nodelay=true";
 
 pub fn trials() -> Vec<Trial> {
-    vec![
-        trial("server: its heap gets its pages while the driver runs", &[Root, Thp, Java], gets_its_pages),
+    let mut trials: Vec<Trial> = ["{port}", "listens on [0-9]+"]
+        .into_iter()
+        .map(|ready| {
+            let name = format!("server: its heap gets its pages while the driver runs, --ready '{ready}'");
+            let test = move || gets_its_pages(ready);
+            trial(&name, &[Root, Thp, Java], test).representing(ready == "{port}")
+        })
+        .collect();
+    trials.extend([
         trial("server: one that is not ready in time is ended, and its output shown", &[], not_ready),
         trial("server: one that ends too early is a failure, with its output", &[], ends_early),
         trial("server: processes that ignore SIGTERM are ended", &[], ignores_sigterm),
@@ -78,28 +85,26 @@ pub fn trials() -> Vec<Trial> {
         trial("server: commands run before each start and after each end", &[], prepared_and_cleaned_up),
         trial("server: a command before the start that fails is a failure", &[], prepare_fails),
         trial("server: starts as another user", &[Root], as_another_user),
-    ]
+    ]);
+    trials
 }
 
-fn gets_its_pages() -> TestResult {
+fn gets_its_pages(ready: &str) -> TestResult {
     let folder = compiled("Service", SERVICE)?;
     let classes = folder.path().to_str().ok_or("not UTF-8")?;
     let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
     let server =
         format!("'{java}' -Xms256m -Xmx256m -XX:+UseSerialGC {NODELAY} -cp {classes} Service serve {{port}}");
     let driver = [&java, "-cp", classes, "Service", "drive", "{port}", "300"];
-    for ready in ["{port}", "listens on [0-9]+"] {
-        let make = || {
-            let mut command =
-                hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp", "--server", &server]);
-            command.args(["--ready", ready, "--operations", "requests: ([0-9]+)", "--"]).args(driver);
-            command
-        };
-        let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
-        covered(&comparison, "thp", 0.8)?;
-        has_figures(&comparison)?;
-    }
-    Ok(())
+    let make = || {
+        let mut command =
+            hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp", "--server", &server]);
+        command.args(["--ready", ready, "--operations", "requests: ([0-9]+)", "--"]).args(driver);
+        command
+    };
+    let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
+    covered(&comparison, "thp", 0.8)?;
+    has_figures(&comparison)
 }
 
 /// The server's CPU time for each operation decides, and that of the driver, which starts a JVM, is not in it.
