@@ -13,6 +13,8 @@ from turns import WARM_UP_TURNS, CannotRun, Player
 
 PEERS = ROOT / "benchmarks/cache/peers"
 PAGE = 2 << 20
+# What entries lie in.
+HEAP, MALLOC, OWN = "heap", "malloc", "own memory"
 # Memory of a JVM itself among its anonymous regions.
 OF_JVM = ("metaspace", "class space", "CDS", "stack", "[")
 
@@ -66,20 +68,21 @@ class CachePlayer(Player):
         """The turns of a cell without those that warmed up, as sums."""
         return [sum(column) for column in zip(*self.taken[cell][WARM_UP_TURNS:])]
 
-    def entries_coverage(self, hugewise, on_heap=False):
-        """Share on huge pages of the memory in which entries can lie."""
+    def entries_coverage(self, hugewise, memory):
+        """Share on huge pages of the memory in which entries can lie: `HEAP`, `MALLOC` (also what it maps), or `OWN`."""
         ran = subprocess.run([hugewise, "inspect", "--json", str(self.process.pid)], stdout=subprocess.PIPE, text=True)
         try:
             regions = json.loads(ran.stdout)["regions"]
         except (json.JSONDecodeError, KeyError, TypeError):
             raise CannotRun(f"{hugewise} inspect {self.process.pid}: {ran.stdout}") from None
-        of = [region for region in regions if is_of_entries(region, on_heap)]
+        of = [region for region in regions if is_of_entries(region, memory)]
         resident = sum(region["resident_bytes"] for region in of)
         huge = sum(size for region in of for page, size in region["bytes_by_page_size"].items() if int(page) >= PAGE)
         return huge / resident if resident else 0
 
 
-def is_of_entries(region, on_heap):
-    if on_heap:
+def is_of_entries(region, memory):
+    if memory == HEAP:
         return region["name"] == "heap"
-    return region["kind"] not in ("jvm_large_pages", "file") and not region["name"].startswith(OF_JVM)
+    others = ("jvm_large_pages", "file", "stack") + (("malloc",) if memory == OWN else ())
+    return region["kind"] not in others and not region["name"].startswith(OF_JVM)
