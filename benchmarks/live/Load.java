@@ -19,7 +19,7 @@ public class Load {
     private static final int NUMBERS = 8192;
     private static final int SWAPS = 2000, ARRAYS = 64;
     private static final long SECOND = 1_000_000_000;
-    private static final int WARM_UP_SECONDS = 2;
+    private static final int WARM_UP_SECONDS = 1;
     /** Bounds of the time between two changes of the rate, in seconds. */
     private static final int MIN_PHASE = 2, MAX_PHASE = 12;
 
