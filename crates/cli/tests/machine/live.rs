@@ -16,7 +16,7 @@ use crate::{
     },
     represents,
     split::TARGET,
-    start::{Running, hugewise, run, says},
+    start::{BUSY, Running, hugewise, run, says},
     trial,
 };
 use hugewise_jvm::jdks::Jdk;
@@ -25,6 +25,7 @@ use serde_json::Value;
 const LOAD: &str = include_str!("LiveLoad.java");
 /// Size of the heap in MiB; half of it is in use.
 pub const HEAP_MIB: u64 = 256;
+const DATA_BYTES: u64 = HEAP_MIB / 2 * MIB;
 const COLLECTORS: [&str; 5] = ["UseG1GC", "UseZGC", "UseParallelGC", "UseSerialGC", "UseShenandoahGC"];
 
 pub fn trials() -> Vec<Trial> {
@@ -32,8 +33,8 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         trial("live: Ctrl-C, the end of the process, and a dry run", &needs, ends_early),
         trial("live: the figure without a metric", &needs, figures),
-        trial("live: a killed comparison is put back by restore", &needs, killed),
-        trial("live: the process is killed", &[Root, Thp, Free(500)], process_killed),
+        trial("live: SIGKILL of the comparison, and restore", &needs, killed),
+        trial("live: SIGKILL of the process", &[Root, Thp, Free(500)], process_killed),
         trial("live: without the capabilities", &needs, without_rights),
     ];
     let jdks = jdks();
@@ -118,13 +119,21 @@ pub fn turns(pid: &str, url: &str, rounds: usize) -> Result<Value, Box<dyn Error
     Ok(reported)
 }
 
-/// Starts a long comparison, and waits until it is in its turns.
-fn started(program: &Program, url: &str) -> Result<Running, Box<dyn Error>> {
-    let pid = program.pid();
-    let mut running = Running::start(&mut hugewise(&compare(&pid, url, &["--rounds", "100"])))?;
-    while total_huge(&pid)? < HEAP_MIB * MIB / 4 {
+/// Starts a long comparison.
+fn start(pid: &str, url: &str) -> Result<Running, Box<dyn Error>> {
+    Running::start(&mut hugewise(&compare(pid, url, &["--rounds", "100"])))
+}
+
+/// The same, and waits until it has moved the memory to huge pages, or to base pages.
+fn started(pid: &str, url: &str, to_huge: bool) -> Result<Running, Box<dyn Error>> {
+    let mut running = start(pid, url)?;
+    while (total_huge(pid)? >= DATA_BYTES / 2) != to_huge {
         if running.child.try_wait()?.is_some() {
-            return Err(format!("it ended before its turns: {:#?}", running.wait()?).into());
+            let ended = running.wait()?;
+            if !ended.stderr.contains(BUSY) {
+                return Err(format!("it ended before its turns: {ended:#?}").into());
+            }
+            running = start(pid, url)?;
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -137,7 +146,7 @@ fn ends_early() -> TestResult {
     let dry = run(&["compare", "--live", &pid, "--dry-run"])?.ended_with(0)?;
     says(&dry.stdout, &["would change their pages", "a transition to huge pages takes about"])?;
     assert!(total_huge(&pid)? < HEAP_MIB * MIB / 10);
-    let running = started(&program, &url)?;
+    let running = started(&pid, &url, true)?;
     running.signal("INT")?;
     let ran = running.wait()?.ended_with(130)?;
     says(&ran.stderr, &["before a turn was complete"])?;
@@ -153,7 +162,7 @@ fn ends_early() -> TestResult {
     assert!(total_huge(&pid)? > HEAP_MIB * MIB / 2, "{left:#}");
     run(&["split", &pid, "--region", "heap"])?;
     // The process ends during the warm-up.
-    let running = started(&program, &url)?;
+    let running = started(&pid, &url, true)?;
     drop(program);
     says(&running.wait()?.ended_with(2)?.stderr, &["ended before a turn was complete"])
 }
@@ -181,28 +190,34 @@ fn moments(default: u64) -> Result<Vec<f64>, Box<dyn Error>> {
     Ok((0..kills).map(|_| random.f64()).collect())
 }
 
+/// The comparison is killed, of a process that was found on base pages, and then of one that was found on huge pages.
 fn killed() -> TestResult {
     let (program, url) = load(&first_jdk()?, "UseG1GC")?;
     let pid = program.pid();
+    let moments = moments(2)?;
+    let on_base = moments.len() / 2;
     let mut put_back = 0;
-    for (kill, moment) in moments(2)?.into_iter().enumerate() {
-        // Two of three times in its turns, else at any moment.
-        let is_in_turns = kill % 3 != 1;
-        let (running, longest) = if is_in_turns {
-            (started(&program, &url)?, 1.0)
-        } else {
-            (Running::start(&mut hugewise(&compare(&pid, &url, &["--rounds", "100"])))?, 5.0)
-        };
-        thread::sleep(Duration::from_secs_f64(longest * moment));
+    for (kill, moment) in moments.into_iter().enumerate() {
+        let is_found_huge = kill >= on_base;
+        if kill == on_base {
+            run(&["collapse", &pid, "--region", "heap"])?;
+        }
+        // Every third time at any moment; else from its first transition on, and more often soon, during a transition.
+        let has_begun = kill % 3 < 2;
+        let running = if has_begun { started(&pid, &url, !is_found_huge)? } else { start(&pid, &url)? };
+        thread::sleep(Duration::from_secs_f64(6.0 * moment * moment));
         running.signal("KILL")?;
         running.wait()?;
         let restored = run(&["restore"])?.ended_with(0)?;
         let has_restored = restored.stdout.contains(&format!("Restored: the pages of process {pid}"));
-        assert!(has_restored || !is_in_turns, "kill {kill}, {moment}: {restored:#?}");
+        assert!(has_restored || !has_begun, "kill {kill}, {moment}: {restored:#?}");
         put_back += usize::from(has_restored);
-        assert!(total_huge(&pid)? < HEAP_MIB * MIB / 10, "kill {kill}, {moment}");
+        let huge = total_huge(&pid)?;
+        let is_as_found = if is_found_huge { huge >= DATA_BYTES / 10 * 9 } else { huge < DATA_BYTES / 5 };
+        assert!(is_as_found, "kill {kill}, {moment}: {huge} bytes on huge pages");
+        says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])?;
+        eprintln!("kill {kill}: the pages were put back {put_back} times");
     }
-    eprintln!("the pages were put back {put_back} times");
     program.ends_right()
 }
 
@@ -212,13 +227,14 @@ fn process_killed() -> TestResult {
         let (program, _) = start_target(TARGET, 64, |_| {})?;
         let options = ["compare", "--live", &program.pid(), "--allow-reclaim", "--turn", "0.2"];
         let running = Running::start(&mut hugewise(&options))?;
-        // More often in its first seconds, with the first transitions.
+        // More often soon, during the first transitions.
         thread::sleep(Duration::from_secs_f64(8.0 * moment * moment));
         drop(program);
         let ran = running.wait()?;
         let code = ran.status.code();
         assert!(code.is_some_and(|code| code <= 3), "kill {kill}, {moment}: {ran:#?}");
         says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])?;
+        eprintln!("kill {kill} of the process: exit status {code:?}");
     }
     Ok(())
 }
