@@ -19,19 +19,17 @@ final class Compaction {
     private final Chunks chunks;
     private final LiveEntries live;
     private final Retired retired;
-    private final Sketch sketch;
     private final Log window;
     private final Log main;
     private long moved;
     /// Of these, by emptying segments with dead bytes, or with free chunks.
     private long compacted;
 
-    Compaction(Segments segments, Chunks chunks, LiveEntries live, Retired retired, Sketch sketch, Log window, Log main) {
+    Compaction(Segments segments, Chunks chunks, LiveEntries live, Retired retired, Log window, Log main) {
         this.segments = segments;
         this.chunks = chunks;
         this.live = live;
         this.retired = retired;
-        this.sketch = sketch;
         this.window = window;
         this.main = main;
     }
@@ -128,7 +126,7 @@ final class Compaction {
 
     private void clean(int segment) {
         live.forEach(segment, (entry, hash) -> {
-            if (live.settle(entry, hash, sketch) >= 0 && (live.isExpired(entry) || !move(entry, hash, main))) {
+            if (live.settle(entry, hash) >= 0 && (live.isExpired(entry) || !move(entry, hash, main))) {
                 live.drop(entry, hash);
             }
         });

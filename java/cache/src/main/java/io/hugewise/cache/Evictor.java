@@ -40,7 +40,7 @@ final class Evictor {
     private long expected;
     private int defences;
 
-    Evictor(Segments segments, Chunks chunks, Index index, LiveEntries live, Retired retired) {
+    Evictor(Segments segments, Chunks chunks, Index index, LiveEntries live, Retired retired, Sketch sketch) {
         this.segments = segments;
         this.chunks = chunks;
         this.index = index;
@@ -48,8 +48,8 @@ final class Evictor {
         this.retired = retired;
         this.window = new Log(segments, Use.WINDOW);
         this.main = new Log(segments, Use.MAIN);
-        this.sketch = new Sketch(segments);
-        this.compaction = new Compaction(segments, chunks, live, retired, sketch, window, main);
+        this.sketch = sketch;
+        this.compaction = new Compaction(segments, chunks, live, retired, window, main);
         this.target = new WindowSize(Double.longBitsToDouble(segments.manifest.figure(Figure.WINDOW_SHARE)));
     }
 
@@ -150,35 +150,34 @@ final class Evictor {
     // --- Policy ------------------------------------------------------------------------------------
 
     private void compete(int segment) {
-        int victims = main.closed.isEmpty() ? -1 : takeMain();
+        var all = new Ranking(segments);
+        int victims = main.closed.isEmpty() ? -1 : takeMain(all);
         if (haveManyChunks(segment, victims)) {
-            competeInPlace(segment, victims);
+            competeInPlace(segment, victims, all);
             return;
         }
-        var candidates = new Ranking(segments);
         boolean hasRoom = !isWindowLarge();
         live.forEach(segment, (entry, hash) -> {
-            int uses = live.settle(entry, hash, sketch);
+            int uses = live.settle(entry, hash);
             boolean staysInWindow = hasRoom && uses > 0 && live.layout.size(entry) <= compaction.movable();
             if (uses >= 0 && !(staysInWindow && compaction.move(entry, hash, window))) {
-                candidates.add(Rank.of(sketch.frequency(hash), false), entry);
+                all.add(Rank.of(sketch.frequency(hash), false), entry);
             }
         });
         retired.add(segment);
         if (victims >= 0) {
-            rank(victims, candidates);
-            if (candidates.winners() <= Rank.LEAST_WINNERS * candidates.mainSize()) {
+            if (all.winners() <= Rank.LEAST_WINNERS * all.mainSize()) {
                 if (++defences % Rank.MOST_DEFENCES == 0) {
                     main.closed.add(victims);
                 } else {
                     main.closed.addFirst(victims);
                 }
-                dropCandidates(candidates);
+                dropCandidates(all);
                 return;
             }
             retired.add(victims);
         }
-        keep(candidates, segments.size);
+        keep(all, segments.size);
     }
 
     private boolean haveManyChunks(int segment, int other) {
@@ -186,15 +185,9 @@ final class Evictor {
         return parts >= Chunks.PER_SEGMENT;
     }
 
-    private void competeInPlace(int segment, int victims) {
-        var all = new Ranking(segments);
-        live.forEach(segment, (entry, hash) -> {
-            if (live.settle(entry, hash, sketch) >= 0) {
-                all.add(Rank.of(sketch.frequency(hash), false), entry);
-            }
-        });
+    private void competeInPlace(int segment, int victims, Ranking all) {
+        rank(segment, false, all);
         if (victims >= 0) {
-            rank(victims, all);
             main.closed.add(victims);
         }
         boolean isBeaten = victims >= 0 && !dropWorst(all);
@@ -231,10 +224,10 @@ final class Evictor {
 
     /// Merges two segments of the main log to one.
     private void shrinkMain() {
-        int first = takeMain();
-        int second = main.closed.isEmpty() ? -1 : takeMain();
         var all = new Ranking(segments);
-        long bytes = rank(first, all) + (second < 0 ? 0 : rank(second, all));
+        int first = takeMain(all);
+        int second = main.closed.isEmpty() ? -1 : takeMain(all);
+        long bytes = segments.pool.field(first, Segments.LIVE);
         boolean isInPlace = haveManyChunks(first, second);
         for (int segment : second < 0 ? new int[] {first} : new int[] {first, second}) {
             if (isInPlace) {
@@ -250,30 +243,35 @@ final class Evictor {
         }
     }
 
-    private int takeMain() {
-        for (int chances = Math.min(main.closed.size(), MOST_SECOND_CHANCES); chances > 0; chances--) {
+    /// Takes the oldest segment of the main log that may be evicted, and adds its entries to a ranking.
+    ///
+    /// @return its number
+    private int takeMain(Ranking ranking) {
+        for (int chances = Math.min(main.closed.size(), MOST_SECOND_CHANCES); ; chances--) {
             int oldest = main.closed.take();
-            if (live.usedShare(oldest) <= MOST_USED) {
+            int before = ranking.size();
+            int used = rank(oldest, true, ranking);
+            if (chances == 0 || used <= MOST_USED * (ranking.size() - before)) {
                 return oldest;
             }
-            live.forEach(oldest, (entry, hash) -> live.settle(entry, hash, sketch));
+            ranking.cut(before);
             main.closed.add(oldest);
         }
-        return main.closed.take();
     }
 
-    /// Adds the entries of a main segment to a ranking.
+    /// Adds the entries of a segment to a ranking.
     ///
-    /// @return their bytes
-    private long rank(int segment, Ranking ranking) {
-        long[] bytes = new long[1];
+    /// @return how many of them were used
+    private int rank(int segment, boolean isMain, Ranking ranking) {
+        int[] used = new int[1];
         live.forEach(segment, (entry, hash) -> {
-            if (live.settle(entry, hash, sketch) >= 0) {
-                ranking.add(Rank.of(sketch.frequency(hash), true), entry);
-                bytes[0] += live.layout.size(entry);
+            int uses = live.settle(entry, hash);
+            if (uses >= 0) {
+                ranking.add(Rank.of(sketch.frequency(hash), isMain), entry);
+                used[0] += uses > 0 ? 1 : 0;
             }
         });
-        return bytes[0];
+        return used[0];
     }
 
     /// Moves the best entries to the main log, at most so many bytes, and drops the others.

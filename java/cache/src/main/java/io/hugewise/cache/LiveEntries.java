@@ -16,6 +16,7 @@ final class LiveEntries {
     private final Chunks chunks;
     private final Index index;
     private final Retired retired;
+    private final Sketch sketch;
     private final Clock clock;
     private final long seed;
     private final Removals removals;
@@ -25,13 +26,14 @@ final class LiveEntries {
     private long firstWords;
 
     /// @param leaving is called with the hash before an entry is removed, with its stripe locked
-    LiveEntries(Segments segments, Chunks chunks, Index index, Entries layout, Retired retired, Clock clock, long seed,
-            Removals removals, LongConsumer leaving) {
+    LiveEntries(Segments segments, Chunks chunks, Index index, Entries layout, Retired retired, Sketch sketch, Clock clock,
+            long seed, Removals removals, LongConsumer leaving) {
         this.segments = segments;
         this.chunks = chunks;
         this.index = index;
         this.layout = layout;
         this.retired = retired;
+        this.sketch = sketch;
         this.clock = clock;
         this.seed = seed;
         this.removals = removals;
@@ -48,7 +50,7 @@ final class LiveEntries {
 
     /// Calls a function with all entries of a closed segment, also with those that are not in the index any more.
     ///
-    /// Buckets of several entries are read before, so that a CPU waits for several cache lines at the same time.
+    /// Buckets and frequencies of several entries are read before, so that a CPU waits for several cache lines at the same time.
     void forEach(int segment, Visitor visitor) {
         long[] batch = new long[BATCH];
         long[] hashes = new long[BATCH];
@@ -60,7 +62,7 @@ final class LiveEntries {
             for (; entry < end && count < BATCH; entry += layout.size(entry), count++) {
                 batch[count] = entry;
                 hashes[count] = hash(entry);
-                read += index.firstWord(hashes[count]);
+                read += index.firstWord(hashes[count]) + sketch.frequency(hashes[count]);
             }
             firstWords = read;
             for (int i = 0; i < count; i++) {
@@ -69,22 +71,10 @@ final class LiveEntries {
         }
     }
 
-    /// The share of the entries of a closed segment that were used.
-    double usedShare(int segment) {
-        int[] used = new int[1];
-        int[] live = new int[1];
-        forEach(segment, (entry, hash) -> {
-            long at = index.place(entry, hash);
-            live[0] += at != 0 ? 1 : 0;
-            used[0] += at != 0 && IndexWord.uses(Memory.word(at)) > 0 ? 1 : 0;
-        });
-        return live[0] == 0 ? 0 : (double) used[0] / live[0];
-    }
-
     /// Adds the uses of an entry to frequencies, and sets them to 0.
     ///
     /// @return its uses, or -1 if it is not in the index
-    int settle(long entry, long hash, Sketch sketch) {
+    int settle(long entry, long hash) {
         int uses;
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();

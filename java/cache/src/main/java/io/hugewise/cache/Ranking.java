@@ -25,6 +25,11 @@ final class Ranking {
         return size;
     }
 
+    /// Keeps the entries that were added first.
+    void cut(int count) {
+        size = count;
+    }
+
     /// The entry at a place; the best is the last if it was sorted.
     long entry(int place) {
         return segments.base + (ranked[place] & (1L << RANK_SHIFT) - 1);

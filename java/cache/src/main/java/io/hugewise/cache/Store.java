@@ -46,9 +46,10 @@ final class Store {
         var chunks = new Chunks(segments);
         this.values = new Values(segments, chunks, entries);
         this.retired = new Retired(segments, chunks, pins);
-        this.live = new LiveEntries(segments, chunks, index, entries, retired, clock, seed, removals, leaving);
+        var sketch = new Sketch(segments);
+        this.live = new LiveEntries(segments, chunks, index, entries, retired, sketch, clock, seed, removals, leaving);
         this.leaving = leaving;
-        this.evictor = new Evictor(segments, chunks, index, live, retired);
+        this.evictor = new Evictor(segments, chunks, index, live, retired, sketch);
         manifest.open();
         this.space = new Space(segments, chunks, evictor, retired, clock, canExpire);
     }
