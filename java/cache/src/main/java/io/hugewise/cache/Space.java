@@ -1,12 +1,16 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Figure;
+import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 
 /// Memory for new entries: appends them to the log of the window, and evicts others if no segment is free.
 final class Space {
+    private static final long WAIT_NANOS = 50_000;
+    private static final int ENOUGH = 2;
+
     private final Segments segments;
     private final Chunks chunks;
     private final Evictor evictor;
@@ -56,7 +60,7 @@ final class Space {
             if (evictor.window.hasRoom(size)) {
                 return true;
             }
-            int segment = take(() -> segments.tryTake(Segments.RESERVED));
+            int segment = take(() -> segments.tryTake(Segments.RESERVED), Segments.RESERVED + ENOUGH);
             if (segment < 0) {
                 return false;
             }
@@ -79,7 +83,7 @@ final class Space {
         taking.lock();
         try {
             for (int i = 0; i < parts.length; i++) {
-                parts[i] = take(() -> chunks.tryTake(Segments.RESERVED));
+                parts[i] = take(() -> chunks.tryTake(Segments.RESERVED), 0);
                 if (parts[i] < 0) {
                     while (--i >= 0) {
                         retired.addChunk(parts[i]);
@@ -97,13 +101,18 @@ final class Space {
     /// Takes a segment or a chunk; evicts if none is free. The caller holds the lock [#taking].
     ///
     /// @param attempt returns its number, or -1
-    private int take(IntSupplier attempt) {
+    /// @param enough free segments that end the wait for another thread that evicts: a few, so that not each following put
+    ///     has to wait
+    private int take(IntSupplier attempt, int enough) {
         checkOpen();
         int taken = attempt.getAsInt();
+        while (taken < 0 && !evictor.lock.tryLock()) {
+            LockSupport.parkNanos(WAIT_NANOS);
+            taken = segments.free() >= enough ? attempt.getAsInt() : -1;
+        }
         if (taken >= 0) {
             return taken;
         }
-        evictor.lock.lock();
         try {
             evictor.adapt();
             taken = attempt.getAsInt();
