@@ -134,15 +134,16 @@ final class Chunks {
     /// Chooses the segment with the fewest used chunks, if other segments have as many free ones. None of its chunks is
     /// taken any more.
     ///
+    /// @param excluded segments that are not chosen
     /// @return its number, or -1
-    synchronized int beginEmptying() {
+    synchronized int beginEmptying(BitSet excluded) {
         int fewest = PER_SEGMENT;
         int chosen = -1;
         for (BitSet of : new BitSet[] {emptying, open}) {
             for (int segment = of.nextSetBit(0); segment >= 0; segment = of.nextSetBit(segment + 1)) {
                 int used = used(segment);
                 int others = free - (open.get(segment) ? PER_SEGMENT - used : 0);
-                if (used < fewest && used <= others) {
+                if (used < fewest && used <= others && !excluded.get(segment)) {
                     fewest = used;
                     chosen = segment;
                 }

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import java.util.BitSet;
 import java.util.concurrent.atomic.LongAdder;
 
 /// Moves entries and chunks, and so empties segments that lose memory: by bytes of entries that were replaced or removed,
@@ -64,21 +65,28 @@ final class Compaction {
 
     // --- Emptying ----------------------------------------------------------------------------------
 
-    /// Empties a segment of which chunks are free, if other segments have free ones for the rest.
+    /// Empties a segment of which chunks are free, if other segments have free ones for the rest. Chunks of entries that are
+    /// being written cannot be moved: then another segment is chosen.
     ///
     /// @return whether chunks were moved
     boolean emptyChunks() {
-        int segment = chunks.beginEmptying();
-        if (segment < 0) {
-            return false;
+        var tried = new BitSet();
+        for (int segment = chunks.beginEmptying(tried); segment >= 0 && !emptyChunks(segment); segment = chunks.beginEmptying(tried)) {
+            tried.set(segment);
         }
+        return retired.count() > 0;
+    }
+
+    private boolean emptyChunks(int segment) {
+        boolean isMoved = false;
         for (int chunk = segment * Chunks.PER_SEGMENT; chunk < (segment + 1) * Chunks.PER_SEGMENT; chunk++) {
             if (chunks.isUsed(chunk) && live.moveChunk(chunk)) {
                 moved += chunks.size;
                 compacted += chunks.size;
+                isMoved = true;
             }
         }
-        return retired.count() > 0;
+        return isMoved;
     }
 
     /// Empties the segment with the most dead bytes, if there are many in all. Else the one with the fewest bytes in use,

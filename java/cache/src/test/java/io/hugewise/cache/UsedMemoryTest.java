@@ -16,10 +16,10 @@ class UsedMemoryTest {
     private static final int SEGMENT = 256 << 10;
     private static final DriftingSizes.Values<byte[]> VALUES = new DriftingSizes.Values<>(Long.BYTES, 16, SEGMENT, _ -> byte[]::new, value -> value.length);
     /// Share of the limit that entries must be able to use. It is greater in larger caches, of which 8 segments are a smaller
-    /// share, and on a machine that is not busy: mostly above 0.9 in this one.
-    private static final double LIVE = 0.84;
+    /// share.
+    private static final double LIVE = 0.9;
     /// Share of the limit up to which no entry is evicted because of others that were replaced.
-    private static final double KEPT = 0.85;
+    private static final double KEPT = 0.9;
 
     private static HugeCache<Long, byte[]> create() {
         return HugeCache.builder(Serializers.longs(), Serializers.bytes()).maximumBytes(LIMIT)
