@@ -56,7 +56,7 @@ mod without;
 
 use std::process::ExitCode;
 
-use hugewise_linux::testing::trials::{self, Skipped, TestResult, Trial, represents, skip};
+use hugewise_linux::testing::trials::{self, Skipped, TestResult, Trial, is_full, represents, skip};
 use libtest_mimic::Arguments;
 
 use crate::{

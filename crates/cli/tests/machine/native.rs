@@ -4,12 +4,17 @@ use hugewise_measure::comparison::{Comparison, Round};
 use serde_json::Value;
 
 use crate::{
-    TestResult, Trial,
+    TestResult, Trial, is_full,
     needs::Need::{GiantPool, Java, Pool, Root, Thp},
     skip,
     start::{INCONCLUSIVE, QUICK_RUN, covered, rounds, run},
     trial,
 };
+
+/// Rounds of a comparison: `full` in a full run, else one.
+pub fn rounds_in_full_run(full: usize) -> usize {
+    if is_full() { full } else { 1 }
+}
 
 const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/compare.json");
 
@@ -23,11 +28,21 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn each_backing_gets_its_pages() -> TestResult {
-    let arguments =
-        ["compare", "--json", "--no-java", "--bytes", "100000000", "--rounds", "1", "--seed", "7"];
+    let count = rounds_in_full_run(2);
+    let arguments = [
+        "compare",
+        "--json",
+        "--no-java",
+        "--bytes",
+        "100000000",
+        "--rounds",
+        &count.to_string(),
+        "--seed",
+        "7",
+    ];
     let ran = run(&arguments)?.ended_with(INCONCLUSIVE)?;
     let comparison = ran.comparison()?;
-    assert_eq!((comparison.design.rounds, comparison.design.seed), (1, 7));
+    assert_eq!((comparison.design.rounds, comparison.design.seed), (count, 7));
     assert_eq!(comparison.cases[0].workload, "native");
     for backing in ["thp", "hugetlb"] {
         covered(&comparison, backing, 0.95)?;
@@ -37,7 +52,7 @@ fn each_backing_gets_its_pages() -> TestResult {
         assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
     }
     for row in &comparison.backings {
-        assert_eq!(row.rounds, 1, "{row:#?}");
+        assert_eq!(row.rounds, count, "{row:#?}");
         for figure in ["time", "populate", "user", "peak_memory", "minor_faults"] {
             assert!(row.figures.iter().any(|f| f.name == figure && f.mean > 0.0), "{figure}: {row:#?}");
         }

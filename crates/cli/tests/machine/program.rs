@@ -6,6 +6,7 @@ use hugewise_measure::verdict::Verdict;
 
 use crate::{
     TestResult, Trial,
+    native::rounds_in_full_run,
     needs::Need::{Compiler, Pool, Root, Thp},
     start::{INCONCLUSIVE, covered, hugewise, reason_left_out, rounds, run_command, says},
     trial,
@@ -78,7 +79,8 @@ fn malloc_gets_its_pages() -> TestResult {
 fn part_of_a_block_gets_its_pages() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", &format!("{HEAD}{PART_OF_A_BLOCK}{TAIL}"))?;
-    let make = || hugewise(&["compare", "--json", "--rounds", "1", "-b", "hugetlb", "--", &program]);
+    let rounds = rounds_in_full_run(2).to_string();
+    let make = || hugewise(&["compare", "--json", "--rounds", &rounds, "-b", "hugetlb", "--", &program]);
     let comparison = run_command(&make)?.ended_with(INCONCLUSIVE)?.comparison()?;
     covered(&comparison, "hugetlb", 0.8)
 }
@@ -86,11 +88,13 @@ fn part_of_a_block_gets_its_pages() -> TestResult {
 fn mmap_falls_back() -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "allocate", &format!("{HEAD}{MMAP}{TAIL}"))?;
-    let make = || hugewise(&["compare", "--json", "--rounds", "1", "-b", "hugetlb", "--", &program]);
+    let count = rounds_in_full_run(2);
+    let rounds = count.to_string();
+    let make = || hugewise(&["compare", "--json", "--rounds", &rounds, "-b", "hugetlb", "--", &program]);
     let comparison = run_command(&make)?.ended_with(1)?.comparison()?;
     let row = &comparison.backings[1];
     assert_eq!((row.backing.to_string().as_str(), row.verdict), ("hugetlb", Verdict::FellBack), "{row:#?}");
-    assert_eq!((row.rounds, row.rounds_fallen_back), (0, 1), "{row:#?}");
+    assert_eq!((row.rounds, row.rounds_fallen_back), (0, count), "{row:#?}");
     says(row.reason.as_deref().unwrap_or_default(), &["is not malloc'd by a glibc"])
 }
 
