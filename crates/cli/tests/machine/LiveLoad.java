@@ -4,9 +4,10 @@ import java.io.InputStreamReader;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 
 /**
- * Fills its heap, and swaps numbers all over it with one thread: LiveLoad MIB.
+ * Fills its heap, and swaps numbers all over it with one thread, with pauses that leave the CPU to others: LiveLoad MIB.
  *
  * The swaps are counted at http://127.0.0.1:PORT/metrics; the port is printed after `filled`. At the end of standard
  * input it prints whether the sum of all numbers is right.
@@ -69,6 +70,7 @@ public class LiveLoad {
                 other[there] = kept;
             }
             swaps.addAndGet(1000);
+            LockSupport.parkNanos(200_000);
         }
     }
 }

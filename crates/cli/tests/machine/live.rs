@@ -171,7 +171,7 @@ fn ends_early() -> TestResult {
 fn figures() -> TestResult {
     let mut allocating = allocating(&first_jdk()?, "UseG1GC", &[])?;
     allocating.send("1000000000\n")?;
-    let options = ["--json", "--allow-reclaim", "--rounds", "1", "--turn", "2"];
+    let options = ["--json", "--allow-reclaim", "--rounds", "1", "--turn", "1"];
     let with = json(&run(&[&["compare", "--live", &allocating.pid()][..], &options].concat())?)?;
     assert_eq!(with["cases"][0]["figures"][0]["name"], "cpu_per_allocated_gib", "{with:#}");
     let rounds = with["rounds"].as_array().ok_or("no rounds")?;

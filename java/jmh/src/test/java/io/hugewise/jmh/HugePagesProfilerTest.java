@@ -27,9 +27,11 @@ public class HugePagesProfilerTest {
         private final byte[] memory = new byte[8 << 20];
         private int at;
 
+        /// Sleeps, so that other tests have the CPU meanwhile.
         @Benchmark
         @BenchmarkMode(Mode.AverageTime)
-        public byte read() {
+        public byte read() throws InterruptedException {
+            Thread.sleep(1);
             at = at * 1103515245 + 12345;
             return memory[(at >>> 4) & memory.length - 1];
         }

@@ -19,9 +19,14 @@ final class Machine {
 
     private Machine() {}
 
-    /// Leaves a case out unless it represents the others, or this is a full run: `HUGEWISE_FULL=1`.
+    /// Leaves a case out unless it represents the others, or this is a full run.
     static void representing(boolean represents) {
-        assumeTrue(represents || "1".equals(System.getenv("HUGEWISE_FULL")), "left out");
+        assumeTrue(represents || isFullRun(), "left out");
+    }
+
+    /// Whether this is a full run: `HUGEWISE_FULL=1`.
+    static boolean isFullRun() {
+        return "1".equals(System.getenv("HUGEWISE_FULL"));
     }
 
     /// Whether this process can change the size of pools.
