@@ -20,54 +20,52 @@ final class Chain {
     /// Adds the next bucket, and splits another one into both. Readers may miss entries meanwhile.
     ///
     /// @return true
-    static boolean split(Buckets buckets) {
+    boolean split() {
         int number = buckets.count();
         int bit = Integer.highestOneBit(number);
         long old = buckets.at(LinearHashing.origin(number));
-        var chain = new Chain(buckets);
-        chain.collect(old, _ -> true);
+        collect(old, _ -> true);
         // A killed process may have left words there.
         Buckets.clear(buckets.at(number));
         buckets.setCount(number + 1);
         Buckets.clear(old);
         int moved = 0;
-        for (int i = 0; i < chain.count; i++) {
-            if ((IndexWord.hashBits(chain.words[i]) & bit) != 0) {
-                long word = chain.words[i];
-                chain.words[i] = chain.words[moved];
-                chain.words[moved++] = word;
+        for (int i = 0; i < count; i++) {
+            if ((IndexWord.hashBits(words[i]) & bit) != 0) {
+                long word = words[i];
+                words[i] = words[moved];
+                words[moved++] = word;
             }
         }
         // There are enough buckets in the old chain for both.
-        chain.fill(buckets.at(number), 0, moved);
-        chain.fill(old, moved, chain.count);
-        chain.giveLinks(0);
+        fill(buckets.at(number), 0, moved);
+        fill(old, moved, count);
+        giveLinks(0);
         return true;
     }
 
     /// Moves the words of the last bucket to the one that it was split from. Readers may miss entries meanwhile.
     ///
     /// @return whether there were enough overflow buckets
-    static boolean merge(Buckets buckets) {
+    boolean merge() {
         int number = buckets.count() - 1;
         long last = buckets.at(number);
         long old = buckets.at(LinearHashing.origin(number));
-        var chain = new Chain(buckets);
-        chain.collect(old, _ -> true);
-        chain.add(last, _ -> true);
-        int own = chain.linkCount;
-        while (chain.count > Buckets.SLOTS + (Buckets.SLOTS - 1) * chain.linkCount) {
+        collect(old, _ -> true);
+        add(last, _ -> true);
+        int own = linkCount;
+        while (count > Buckets.SLOTS + (Buckets.SLOTS - 1) * linkCount) {
             long link = buckets.takeOverflow();
             if (link == 0) {
-                chain.giveLinks(own);
+                giveLinks(own);
                 return false;
             }
-            chain.addLink(link);
+            addLink(link);
         }
-        chain.write(old);
+        write(old);
         buckets.setCount(number);
         Buckets.clear(last);
-        chain.giveLinks(0);
+        giveLinks(0);
         return true;
     }
 

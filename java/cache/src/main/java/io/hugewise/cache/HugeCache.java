@@ -183,7 +183,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param key its key
     /// @param value the value
     public void put(K key, V value) {
-        objects.put(key, value, null, ObjectStore.ALWAYS, objects.replaced());
+        objects.put(key, value, null, ObjectStore.ALWAYS, objects.replaced);
     }
 
     /// Adds or replaces values, one after the other.
@@ -200,7 +200,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param duration time until it expires, unless another time is set by a use; rounded down to 32 ms
     /// @throws IllegalStateException if the cache was built without expiry
     public void put(K key, V value, Duration duration) {
-        objects.put(key, value, objects.expiryAfter(duration), ObjectStore.ALWAYS, objects.replaced());
+        objects.put(key, value, objects.expiryAfter(duration), ObjectStore.ALWAYS, objects.replaced);
     }
 
     /// Adds a value if there is none for its key.

@@ -28,11 +28,14 @@ final class Index {
     private final AtomicIntegerArray versions = new AtomicIntegerArray(STRIPES);
     private final LongAdder count = new LongAdder();
     private final ReentrantLock growing = new ReentrantLock();
+    /// Of the bucket that is split or merged, by the holder of [#growing].
+    private final Chain chain;
 
     /// Has the entries that the manifest has, after a check if they were not all written.
     Index(Segments segments, Entries layout) {
         this.segments = segments;
         this.buckets = new Buckets(segments);
+        this.chain = new Chain(buckets);
         Arrays.setAll(locks, _ -> new ReentrantLock());
         boolean isOpen = segments.manifest.state() == Manifest.State.OPEN;
         count.add(isOpen ? new Recovery(segments, this, buckets, layout).run() : segments.manifest.figure(Figure.ENTRIES));
@@ -319,7 +322,7 @@ final class Index {
         if (count.sum() > (long) buckets.count() * LOAD && growing.tryLock()) {
             try {
                 if (buckets.hasRoom()) {
-                    change(buckets.count(), () -> Chain.split(buckets));
+                    change(buckets.count(), chain::split);
                 }
             } finally {
                 growing.unlock();
@@ -337,7 +340,7 @@ final class Index {
         if (isSparse && growing.tryLock()) {
             try {
                 for (int i = 0; i < merges && isSparse; i++) {
-                    isSparse = change(buckets.count() - 1, () -> Chain.merge(buckets)) && isSparse();
+                    isSparse = change(buckets.count() - 1, chain::merge) && isSparse();
                 }
                 int segment = buckets.shrinkTable();
                 if (segment >= 0) {

@@ -57,7 +57,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
                 old.setPlain(objects.codec.value(present));
             }
             return present != 0 || !onlyIfPresent;
-        }, objects.replaced());
+        }, objects.replaced);
         return old.getPlain();
     }
 
@@ -85,7 +85,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public boolean replace(K key, V before, V after) {
-        return objects.put(key, after, null, present -> present != 0 && objects.codec.isValue(present, before), objects.replaced());
+        return objects.put(key, after, null, present -> present != 0 && objects.codec.isValue(present, before), objects.replaced);
     }
 
     @Override
@@ -226,7 +226,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
         @Override
         public V setValue(V value) {
-            objects.put(getKey(), value, null, ObjectStore.ALWAYS, objects.replaced());
+            objects.put(getKey(), value, null, ObjectStore.ALWAYS, objects.replaced);
             return super.setValue(value);
         }
     }

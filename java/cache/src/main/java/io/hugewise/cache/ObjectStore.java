@@ -25,6 +25,8 @@ final class ObjectStore<K, V> {
     final Pending<V> pending;
     final LongAdder loadedBytes = new LongAdder();
     final LongAdder puts = new LongAdder();
+    /// Notifies the listener of an entry that was replaced.
+    final LongConsumer replaced = this::notifyReplaced;
     /// If the miss ratio is estimated.
     final @Nullable MissRatioEstimate estimate;
     private final HugeCacheBuilder<K, V> options;
@@ -70,7 +72,7 @@ final class ObjectStore<K, V> {
     }
 
     @Nullable V putIfAbsent(K key, V value, @Nullable Integer expiry) {
-        while (!put(key, value, expiry, present -> present == 0, replaced())) {
+        while (!put(key, value, expiry, present -> present == 0, replaced)) {
             V present = peek(key);
             if (present != null) {
                 return present;
@@ -89,7 +91,7 @@ final class ObjectStore<K, V> {
         KeyBytes bytes = keyBytes(key);
         if (behind != null) {
             int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
-            return pending.write(bytes, turn -> putUnwritten(behind, bytes, value, time, present -> turn.allows(isWanted, present), old));
+            return pending.write(bytes, isWanted, turn -> putUnwritten(behind, bytes, value, time, turn, old));
         }
         if (through != null) {
             return writeThrough(through, bytes, new CacheWriter.Change<>(key, value), isWanted,
@@ -102,8 +104,8 @@ final class ObjectStore<K, V> {
     private boolean putWritten(K key, KeyBytes bytes, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
         int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
         int size = Math.addExact(codec.header.size(), codec.size(value));
-        return pending.write(bytes, turn -> counted(bytes, size, store.put(bytes.bytes, bytes.hash, size, time,
-                present -> turn.allows(isWanted, present), to -> codec.write(value, 0, to), old)) != Outcome.UNWANTED);
+        return pending.write(bytes, isWanted, turn -> counted(bytes, size,
+                store.put(bytes.bytes, bytes.hash, size, time, turn, to -> codec.write(value, 0, to), old)) != Outcome.UNWANTED);
     }
 
     private Outcome counted(KeyBytes key, int valueSize, Outcome outcome) {
@@ -212,7 +214,7 @@ final class ObjectStore<K, V> {
             });
             return wasThere.getPlain();
         }
-        return pending.write(bytes, turn -> removeWritten(bytes, present -> turn.allows(isWanted, present), old));
+        return pending.write(bytes, isWanted, turn -> removeWritten(bytes, turn, old));
     }
 
     /// A key without an entry is removed from the store, unless the condition is about its value.
@@ -229,15 +231,15 @@ final class ObjectStore<K, V> {
 
     private boolean removeUnwritten(WriteBehind<K, V> behind, KeyBytes key, LongPredicate isWanted, LongConsumer old) {
         var removed = new AtomicLong();
-        boolean isRemoved = pending.write(key, turn -> putUnwritten(behind, key, null, Clock.PAST, present -> {
+        boolean isRemoved = pending.write(key, entry -> isRemovable(entry, isWanted), turn -> putUnwritten(behind, key, null, Clock.PAST, present -> {
             removed.setPlain(present);
-            return turn.allows(entry -> isRemovable(entry, isWanted), present);
+            return turn.test(present);
         }, entry -> {
             if (entry == removed.getPlain()) {
                 old.accept(entry);
                 notifyListener(entry, RemovalCause.EXPLICIT);
             } else {
-                replaced().accept(entry);
+                replaced.accept(entry);
             }
         }));
         return isRemoved && removed.getPlain() != 0;
@@ -286,7 +288,7 @@ final class ObjectStore<K, V> {
             }
             V value = function.apply(old);
             if (value != null) {
-                put(key, value, null, ALWAYS, replaced());
+                put(key, value, null, ALWAYS, replaced);
             } else if (old != null) {
                 remove(key, ALWAYS, _ -> {});
             }
@@ -317,7 +319,7 @@ final class ObjectStore<K, V> {
     /// @return the value of the key that is present instead
     @Nullable V addLoaded(K key, V value, Pending.Load<V> load) {
         loadedBytes.add(codec.size(value));
-        while (!load.isDiscarded && !putWritten(key, load.key, value, null, present -> present == 0 && !load.isDiscarded, replaced())) {
+        while (!load.isDiscarded && !putWritten(key, load.key, value, null, present -> present == 0 && !load.isDiscarded, replaced)) {
             V present = peek(load.key, codec::value);
             if (present != null) {
                 return present;
@@ -327,7 +329,7 @@ final class ObjectStore<K, V> {
     }
 
     void replaceUnlessWritten(K key, V value, Pending.Load<V> load) {
-        putWritten(key, load.key, value, null, _ -> !load.isDiscarded, replaced());
+        putWritten(key, load.key, value, null, _ -> !load.isDiscarded, replaced);
     }
 
     void removeUnlessWritten(Pending.Load<V> load) {
@@ -373,8 +375,8 @@ final class ObjectStore<K, V> {
         return new KeyBytes(bytes, store.hash(bytes));
     }
 
-    LongConsumer replaced() {
-        return entry -> notifyListener(entry, store.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.REPLACED);
+    private void notifyReplaced(long entry) {
+        notifyListener(entry, store.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.REPLACED);
     }
 
     private void notifyListener(long entry, RemovalCause cause) {

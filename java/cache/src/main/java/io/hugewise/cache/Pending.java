@@ -138,11 +138,12 @@ final class Pending<V> {
 
     /// Runs a write of a key when no other thread changes it.
     ///
+    /// @param isWanted a condition on the address of the present entry, or 0
     /// @param write asks its turn, while it holds the lock, whether to write
     /// @return the result of the write
-    boolean write(KeyBytes key, Predicate<Turn> write) {
+    boolean write(KeyBytes key, LongPredicate isWanted, Predicate<LongPredicate> write) {
         while (true) {
-            var turn = new Turn(key);
+            var turn = new Turn(key, isWanted);
             boolean isWritten = write.test(turn);
             Change other = turn.other;
             if (other == null) {
@@ -153,16 +154,19 @@ final class Pending<V> {
     }
 
     /// An attempt to write a key.
-    final class Turn {
+    private final class Turn implements LongPredicate {
         private final KeyBytes key;
+        private final LongPredicate isWanted;
         private @Nullable Change other;
 
-        private Turn(KeyBytes key) {
+        Turn(KeyBytes key, LongPredicate isWanted) {
             this.key = key;
+            this.isWanted = isWanted;
         }
 
-        /// Whether to write: no other thread changes the key, and the present entry satisfies a condition.
-        boolean allows(LongPredicate isWanted, long present) {
+        /// Whether to write: no other thread changes the key, and the present entry satisfies the condition.
+        @Override
+        public boolean test(long present) {
             Change change = changes.isEmpty() ? null : changes.get(key);
             other = change == null || change.isOwn() ? null : change;
             if (other != null || !isWanted.test(present)) {
