@@ -51,7 +51,7 @@ use crate::write::write;
 pub use applied::{ChangedSetting, ChangedSince};
 pub use jvm_log::{JvmLog, SwitchOff};
 pub use process_memory::{ProcessMemory, ProcessUndo, PutBack, RemainingMemory};
-pub use restore::{restore, restore_with};
+pub use restore::{end_processes_of, restore, restore_with};
 pub use restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored};
 pub use store::STATE_DIR;
 

@@ -166,7 +166,7 @@ fn finish(store: &Store, record: &Record, foreign: &[ChangedSince]) -> Result<()
 }
 
 /// Ends the processes of a run that died; they carry its run id in their environment.
-fn end_processes_of(root: &Root, run_id: &str) -> Vec<u32> {
+pub fn end_processes_of(root: &Root, run_id: &str) -> Vec<u32> {
     let marker = format!("{RUN_VARIABLE}={run_id}");
     let carries_it = |pid: u32| {
         root.read_bytes(format!("proc/{pid}/environ"))

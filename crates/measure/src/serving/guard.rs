@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use hugewise_changes::journal::end_processes_of;
 use hugewise_linux::{
     root::Root,
     sys::{process::kill_group, wait_readable},
@@ -29,9 +30,11 @@ const ENDED: u8 = b'.';
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Work {
     /// The command to clean up with; empty if there is none.
-    cleanup: Vec<String>,
+    pub(super) cleanup: Vec<String>,
     /// User as whom it runs.
-    user: Option<Account>,
+    pub(super) user: Option<Account>,
+    /// The run id that all processes of the server carry in their environment, unless they have changed it.
+    pub(super) run_id: Option<String>,
 }
 
 /// The guard of a run.
@@ -42,10 +45,9 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard before the server. `cleanup` is what it runs after it has killed the server.
-    pub(super) fn start(program: &Path, cleanup: &[String], user: Option<&Account>) -> io::Result<Guard> {
-        let work = Work { cleanup: cleanup.to_vec(), user: user.cloned() };
-        let launch = Launch::worker(program, "server-guard", &work);
+    /// Starts the guard before the server.
+    pub(super) fn start(program: &Path, work: &Work) -> io::Result<Guard> {
+        let launch = Launch::worker(program, "server-guard", work);
         let mut command = Command::new(program);
         command.args(&launch.command[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C is for hugewise, which ends the server in order.
@@ -95,6 +97,10 @@ pub fn watch(work: &Work) -> io::Result<()> {
         kill_group(pid)?;
     }
     [known].iter().chain(&last).for_each(|processes| kill(&root, processes));
+    // Those that left the group between two looks. They may start more before they end.
+    if let Some(run_id) = &work.run_id {
+        while !end_processes_of(&root, run_id).is_empty() {}
+    }
     if !work.cleanup.is_empty() {
         let cleanup = Launch::aside(&work.cleanup, work.user.clone());
         let child = cleanup.start(Stdio::null(), Stdio::null(), Stdio::null()).map_err(io::Error::other)?;

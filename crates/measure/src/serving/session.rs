@@ -8,9 +8,14 @@ use std::{
     process::Stdio,
 };
 
+use hugewise_changes::journal::RUN_VARIABLE;
 use hugewise_linux::interrupt::Interrupt;
 
-use super::{PORT, READY_INTERVAL, Service, guard::Guard, output_folder};
+use super::{
+    PORT, READY_INTERVAL, Service,
+    guard::{Guard, Work},
+    output_folder,
+};
 use crate::execution::{ExecutionError, Launch, Output, last_lines};
 
 /// What surrounds one start of a server.
@@ -39,8 +44,13 @@ impl<'a> Session<'a> {
         service.ready.check_absent().map_err(ExecutionError::Failed)?;
         let io = |source| ExecutionError::Io { program: service.program.display().to_string(), source };
         let port = free_port().map_err(io)?;
-        let cleanup = with_port(&service.cleanup, port);
-        let guard = Guard::start(&service.program, &cleanup, service.user.as_ref()).map_err(io)?;
+        let run_id = marked.environment.iter().find(|(name, _)| name == RUN_VARIABLE);
+        let work = Work {
+            cleanup: with_port(&service.cleanup, port),
+            user: service.user.clone(),
+            run_id: run_id.and_then(|(_, value)| value.as_ref()?.to_str()).map(str::to_owned),
+        };
+        let guard = Guard::start(&service.program, &work).map_err(io)?;
         let session = Session { service, port, guard, environment: marked.environment, scratch };
         match session.run_aside("--prepare", &service.prepare, Some(interrupt)) {
             Ok(()) => Ok(session),
