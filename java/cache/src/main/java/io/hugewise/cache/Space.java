@@ -9,7 +9,7 @@ import java.util.function.IntSupplier;
 /// Memory for new entries: appends them to the log of the window, and evicts others if no segment is free.
 final class Space {
     private static final long WAIT_NANOS = 50_000;
-    private static final int ENOUGH = 2;
+    private static final int ENOUGH = 3;
 
     private final Segments segments;
     private final Chunks chunks;
