@@ -1,5 +1,6 @@
 import io.hugewise.cache.DriftingSizes;
 import io.hugewise.cache.HugeCache;
+import io.hugewise.memory.HugeOptions;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -23,7 +24,8 @@ final class Limit {
         try (var cache = Load.builder(64 << 20).build()) {
             new Puts(cache).run(cache, 600_000);
         }
-        try (var cache = Load.builder(bytes).build()) {
+        // Otherwise the puts before are the first that touch their memory.
+        try (var cache = Load.builder(bytes).memory(HugeOptions::pretouch).build()) {
             var before = new Puts(cache);
             while (cache.usedBytes() < 0.9 * cache.maximumBytes()) {
                 before.run(cache, BATCH);
