@@ -11,7 +11,7 @@ import java.util.function.ToIntFunction;
 public final class DriftingSizes<V> {
     /// Bytes of index and frequencies that an entry may need (docs/cache.md).
     public static final long MOST_INDEX = 24;
-    private static final int HEADER = 8;
+    private static final int HEADER = 4;
     private static final int SMALLEST_MEDIAN = 24;
     private static final double DEVIATION = 0.5;
 
@@ -34,7 +34,7 @@ public final class DriftingSizes<V> {
     public record Values<V>(int keySize, int smallest, int largest, LongFunction<IntFunction<V>> create, ToIntFunction<V> size) {
         /// Bytes of an entry in its segment and its chunks, without expiry.
         long stored(int size) {
-            return HEADER + keySize + size + Long.BYTES - 1 & -Long.BYTES;
+            return HEADER + keySize + size + Entries.ALIGNMENT - 1 & -Entries.ALIGNMENT;
         }
     }
 
