@@ -75,10 +75,12 @@ fn zeros() -> TestResult {
     says(&reason_of("locked")?, &["EINVAL", "mlock"])?;
     says(&reason_of("held")?, &["pinned"])?;
     says(&reason_of("forked")?, &["another process"])?;
-    // The zero-filled pages, and shared memory until it is accessed again.
+    // The zero-filled pages, and shared memory until it is accessed again. Meanwhile the program may touch others.
     let shrunk = before.saturating_sub(resident(&pid)?);
-    assert!((made + 4 * HUGE..made + 4 * HUGE + MIB).contains(&shrunk), "{shrunk} {reported:#}");
-    assert_eq!(reported["grown_bytes"].as_i64(), Some(-(shrunk as i64)), "{reported:#}");
+    let reported_shrunk = reported["grown_bytes"].as_i64().unwrap_or_default().saturating_neg();
+    for bytes in [shrunk, reported_shrunk.try_into()?] {
+        assert!(bytes.abs_diff(made + 4 * HUGE) < MIB, "{bytes} {reported:#}");
+    }
     program.ends_right()
 }
 
