@@ -36,7 +36,7 @@ const MAX_DATAGRAM_BYTES: usize = 16 << 10;
 /// Maximum wait for the kernel's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Socket buffer for threads that exit between two samples, in bytes.
-const SOCKET_BUFFER_BYTES: i32 = 1 << 20;
+const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
 
 /// The waits of a thread for one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
