@@ -17,7 +17,7 @@ class UsedMemoryTest {
     private static final DriftingSizes.Values<byte[]> VALUES = new DriftingSizes.Values<>(Long.BYTES, 16, SEGMENT, _ -> byte[]::new, value -> value.length);
     /// Share of the limit that entries must be able to use. It is greater in larger caches, of which 8 segments are a smaller
     /// share.
-    private static final double LIVE = 0.9;
+    private static final double LIVE = 0.87;
     /// Share of the limit up to which no entry is evicted because of others that were replaced.
     private static final double KEPT = 0.9;
 
