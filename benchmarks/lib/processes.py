@@ -36,21 +36,35 @@ def process(command):
             child.terminate()
 
 
-def finished(command, **options):
-    """Runs a program to its end, with its output as text.
+def finished(command, heard=lambda line: None, **options):
+    """Runs a program to its end, with its output as text. `heard` is called with each line of its standard error.
 
     If the benchmark is interrupted, the program gets one SIGINT and time to restore the machine.
     """
     child = subprocess.Popen(
         [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, **options)
+    errors = []
+    listener = threading.Thread(target=listen, args=(child.stderr, errors, heard))
+    listener.start()
     try:
-        output, errors = child.communicate()
+        output = child.stdout.read()
     except BaseException:
         child.send_signal(signal.SIGINT)
-        child.communicate()
+        child.stdout.read()
         raise
-    return subprocess.CompletedProcess(command, child.returncode, output, errors)
+    finally:
+        listener.join()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+    return subprocess.CompletedProcess(command, child.returncode, output, "".join(errors))
+
+
+def listen(lines, kept, heard):
+    for line in lines:
+        kept.append(line)
+        heard(line)
 
 
 def phase_seconds(order):
@@ -58,17 +72,12 @@ def phase_seconds(order):
     return min(MAX_PHASE_S, MIN_PHASE_S + order.expovariate(1 / (MEAN_PHASE_S - MIN_PHASE_S)))
 
 
-class Neighbour:
-    """A program that runs in phases of random length, until the end of a `with` block."""
+class Background:
+    """Runs `work` in a thread until the end of a `with` block, when `over` is set."""
 
-    def __init__(self, command, seed, length=phase_seconds):
-        self.command, self.order, self.length = command, random.Random(f"neighbour {seed}"), length
-        # Begin and end of each phase in which it ran, on the monotonic clock.
-        self.phases = []
-        # Why it cannot run; `None` if it can.
-        self.failure = None
+    def __init__(self):
         self.over = threading.Event()
-        self.thread = threading.Thread(target=self.take_phases)
+        self.thread = threading.Thread(target=self.work)
 
     def __enter__(self):
         self.thread.start()
@@ -78,7 +87,19 @@ class Neighbour:
         self.over.set()
         self.thread.join()
 
-    def take_phases(self):
+
+class Neighbour(Background):
+    """A program that runs in phases of random length."""
+
+    def __init__(self, command, seed, length=phase_seconds):
+        super().__init__()
+        self.command, self.order, self.length = command, random.Random(f"neighbour {seed}"), length
+        # Begin and end of each phase in which it ran, on the monotonic clock.
+        self.phases = []
+        # Why it cannot run; `None` if it can.
+        self.failure = None
+
+    def work(self):
         is_busy = self.order.random() < 0.5
         while not self.over.is_set():
             seconds = self.length(self.order)

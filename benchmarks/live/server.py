@@ -4,9 +4,9 @@ import random
 import re
 import socket
 import subprocess
-import threading
 import time
 
+from processes import Background
 from results import stop
 
 VALUE_BYTES = 240
@@ -78,25 +78,16 @@ class Redis:
         return {name: int(number) for name, number in re.findall(r"^(\w+):(\d+)\r?$", text, re.M)}
 
 
-class Probe:
+class Probe(Background):
     """Reads a random key at fixed intervals, and checks the answer. The duration begins when the request is due."""
 
     def __init__(self, redis, seed):
+        super().__init__()
         self.redis, self.order = redis, random.Random(f"probe {seed}")
         # When a request was due, its duration, and whether its answer was right.
         self.requests = []
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.send)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
-
-    def send(self):
+    def work(self):
         with self.redis.connect() as connection, connection.makefile("rb") as answers:
             due = time.monotonic()
             while not self.over.is_set():

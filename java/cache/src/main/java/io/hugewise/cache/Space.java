@@ -8,7 +8,9 @@ import java.util.function.IntSupplier;
 
 /// Memory for new entries: appends them to the log of the window, and evicts others if no segment is free.
 final class Space {
+    /// Time between two attempts to take memory while another thread evicts.
     private static final long WAIT_NANOS = 50_000;
+    /// Free segments that end such a wait: a few, so that not each following put has to wait.
     private static final int ENOUGH = 3;
 
     private final Segments segments;
@@ -101,8 +103,7 @@ final class Space {
     /// Takes a segment or a chunk; evicts if none is free. The caller holds the lock [#taking].
     ///
     /// @param attempt returns its number, or -1
-    /// @param enough free segments that end the wait for another thread that evicts: a few, so that not each following put
-    ///     has to wait
+    /// @param enough free segments that end the wait for another thread that evicts
     private int take(IntSupplier attempt, int enough) {
         checkOpen();
         int taken = attempt.getAsInt();
