@@ -3,6 +3,7 @@ package io.hugewise.cache;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Objects;
+import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 
 /// Keys and values of entries as objects.
@@ -11,6 +12,8 @@ final class EntryCodec<K, V> {
     private final Serializer<V> values;
     private final Store store;
     final ValueHeader header;
+    /// Writes a value that the store of the cache has, with its header.
+    final BiConsumer<V, MemorySegment> writer = (value, to) -> write(value, 0, to);
 
     EntryCodec(Serializer<K> keys, Serializer<V> values, Store store, ValueHeader header) {
         this.keys = keys;

@@ -24,9 +24,9 @@ final class MissRatioEstimate {
         }
     }
 
-    void written(KeyBytes key, int valueSize) {
-        if (curve.isSampled(key.hash)) {
-            curve.written(key.hash, store.entries.size(key.bytes.length, valueSize) + INDEX_BYTES);
+    void written(long hash, int keySize, int valueSize) {
+        if (curve.isSampled(hash)) {
+            curve.written(hash, store.entries.size(keySize, valueSize) + INDEX_BYTES);
         }
     }
 

@@ -88,6 +88,9 @@ final class ObjectStore<K, V> {
     /// @param old is called with the address of the replaced entry
     /// @return whether the value was wanted
     boolean put(K key, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
+        if (ALWAYS.equals(isWanted) && canPutDirectly() && putDirectly(key, value, expiry, old)) {
+            return true;
+        }
         KeyBytes bytes = keyBytes(key);
         if (behind != null) {
             int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
@@ -100,22 +103,40 @@ final class ObjectStore<K, V> {
         return putWritten(key, bytes, value, expiry, isWanted, old);
     }
 
+    /// Whether nothing has to know of a write, unless work on some key begins meanwhile.
+    private boolean canPutDirectly() {
+        return !hasWriter() && !expiration.dependsOnPresent() && pending.isIdle();
+    }
+
+    /// Adds or replaces a value, unless there is work on some key. It allocates nothing but the bytes of the key.
+    ///
+    /// @return whether there was none
+    private boolean putDirectly(K key, V value, @Nullable Integer expiry, LongConsumer old) {
+        byte[] bytes = codec.bytes(key);
+        int time = expiry == null ? expiration.afterWrite(key, value, null) : expiry;
+        return put(bytes, store.hash(bytes), value, time, pending.whileIdle, old) != Outcome.UNWANTED;
+    }
+
+    private Outcome put(byte[] key, long hash, V value, int expiry, LongPredicate isWanted, LongConsumer old) {
+        int size = Math.addExact(codec.header.size(), codec.size(value));
+        Outcome outcome = store.put(key, hash, size, expiry, isWanted, value, codec.writer, old);
+        if (outcome == Outcome.ADDED) {
+            count(hash, key.length, size);
+        }
+        return outcome;
+    }
+
     /// Adds or replaces a value that the store has.
     private boolean putWritten(K key, KeyBytes bytes, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
         int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
-        int size = Math.addExact(codec.header.size(), codec.size(value));
-        return pending.write(bytes, isWanted, turn -> counted(bytes, size,
-                store.put(bytes.bytes, bytes.hash, size, time, turn, to -> codec.write(value, 0, to), old)) != Outcome.UNWANTED);
+        return pending.write(bytes, isWanted, turn -> put(bytes.bytes, bytes.hash, value, time, turn, old) != Outcome.UNWANTED);
     }
 
-    private Outcome counted(KeyBytes key, int valueSize, Outcome outcome) {
-        if (outcome == Outcome.ADDED) {
-            puts.increment();
-            if (estimate != null) {
-                estimate.written(key, valueSize);
-            }
+    private void count(long hash, int keySize, int valueSize) {
+        puts.increment();
+        if (estimate != null) {
+            estimate.written(hash, keySize, valueSize);
         }
-        return outcome;
     }
 
     /// Adds, replaces or removes a value, which is to be written to the store.
@@ -133,10 +154,10 @@ final class ObjectStore<K, V> {
                     behind.replaces(key);
                 }
                 return isReplaced;
-            }, to -> {
+            }, value, (written, to) -> {
                 codec.writeHeader(state, to);
-                if (value != null) {
-                    codec.write(value, to);
+                if (written != null) {
+                    codec.write(written, to);
                 }
                 isPlaced.setPlain(true);
             }, old);
@@ -144,7 +165,7 @@ final class ObjectStore<K, V> {
                     || ((outcome == Outcome.REJECTED || !isPlaced.getPlain()) && putOnHeap(behind, key, value, state, expiry, isWanted, old));
             if (isMade) {
                 if (value != null) {
-                    counted(key, size, Outcome.ADDED);
+                    count(key.hash, key.bytes.length, size);
                 }
                 behind.changed(key);
             }

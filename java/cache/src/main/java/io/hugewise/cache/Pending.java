@@ -19,6 +19,8 @@ final class Pending<V> {
     private final ConcurrentMap<KeyBytes, Load<V>> loads = new ConcurrentHashMap<>();
     private final ConcurrentMap<KeyBytes, Change> changes = new ConcurrentHashMap<>();
     private final LongFunction<ReentrantLock> locks;
+    /// The turn of a write of any key while there is no work under way.
+    final LongPredicate whileIdle = _ -> isIdle();
 
     /// @param locks returns the lock that a write of a key holds, by the key's hash
     Pending(LongFunction<ReentrantLock> locks) {
@@ -59,6 +61,10 @@ final class Pending<V> {
                 Thread.currentThread().interrupt();
             }
         }
+    }
+
+    boolean isIdle() {
+        return changes.isEmpty() && loads.isEmpty();
     }
 
     // --- Loads -------------------------------------------------------------------------------------

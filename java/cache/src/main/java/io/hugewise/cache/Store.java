@@ -4,7 +4,7 @@ import io.hugewise.memory.SegmentPool;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.Consumer;
+import java.util.function.BiConsumer;
 import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
 import java.util.function.LongPredicate;
@@ -168,9 +168,10 @@ final class Store {
     /// Adds or replaces an entry.
     ///
     /// @param isWanted is called with the address of the present entry, or 0, while no other thread changes it
-    /// @param value writes the value
+    /// @param writer writes the value
     /// @param old is called with the address of the replaced entry
-    Outcome put(byte[] key, long hash, int valueSize, int expiry, LongPredicate isWanted, Consumer<MemorySegment> value, LongConsumer old) {
+    <V extends @Nullable Object> Outcome put(byte[] key, long hash, int valueSize, int expiry, LongPredicate isWanted, V value, BiConsumer<V, MemorySegment> writer,
+            LongConsumer old) {
         long size = entries.size(key.length, valueSize);
         int[] parts = new int[entries.parts(key.length, valueSize)];
         boolean isTooLarge = size > segments.size || parts.length > segments.limit() / 2 * Chunks.PER_SEGMENT;
@@ -188,7 +189,7 @@ final class Store {
             for (int i = 0; i < parts.length; i++) {
                 entries.setPart(entry, i, parts[i]);
             }
-            values.write(entry, hash, value);
+            values.write(entry, hash, value, writer);
             if (entries.hasChecksum) {
                 entries.setChecksum(entry, Checksum.of(entry, entries, segments));
             }

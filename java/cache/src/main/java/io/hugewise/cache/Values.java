@@ -1,7 +1,7 @@
 package io.hugewise.cache;
 
 import java.lang.foreign.MemorySegment;
-import java.util.function.Consumer;
+import java.util.function.BiConsumer;
 
 /// Values of entries, of which large ones lie in chunks, and their last bytes in the entry.
 final class Values {
@@ -32,14 +32,14 @@ final class Values {
     }
 
     /// Writes the value of an entry whose header, key and numbers of chunks are written.
-    void write(long entry, long hash, Consumer<MemorySegment> value) {
+    <V> void write(long entry, long hash, V value, BiConsumer<V, MemorySegment> writer) {
         int size = entries.valueSize(entry);
         if (!entries.isLarge(entry)) {
-            value.accept(Memory.slice(entries.value(entry), size));
+            writer.accept(value, Memory.slice(entries.value(entry), size));
             return;
         }
         MemorySegment whole = MemorySegment.ofArray(new byte[size]);
-        value.accept(whole);
+        writer.accept(value, whole);
         for (int i = entries.parts(entry) - 1; i >= 0; i--) {
             chunks.setOwner(entries.part(entry, i), hash, i);
         }
