@@ -139,6 +139,7 @@ impl<'a> LiveHost<'a> {
         let now = match (host.read(), &host.refused) {
             // Missing privileges also prevent the reading.
             (Err(_), Some(refused)) => bail!("{refused}"),
+            (Err(_), None) if host.has_ended() => bail!("process {pid} ended while its memory was read"),
             (now, _) => now?,
         };
         host.found = now.huge.pages().iter().map(|page| page.addresses.start).collect();
@@ -289,17 +290,21 @@ impl<'a> LiveHost<'a> {
 
     /// Leaves the process on these pages. Interrupts are ignored, and the time is not limited.
     pub fn leave(&mut self, leave: Leave) -> anyhow::Result<()> {
-        if self.adviser.has_ended() {
-            return Ok(());
-        }
         self.interrupt = None;
         self.moving.max_transition = Duration::MAX;
         let found = std::mem::take(&mut self.found);
-        self.arrange(&|start| match leave {
+        let arranged = self.arrange(&|start| match leave {
             Leave::Found => found.contains(&start),
             Leave::Huge => true,
             Leave::Base => false,
-        })
+        });
+        if self.has_ended() { Ok(()) } else { arranged }
+    }
+
+    /// Whether the process has ended, or has released its memory, as it does at its end.
+    pub fn has_ended(&self) -> bool {
+        let sizes = self.root.read(format!("proc/{}/statm", self.process.pid)).unwrap_or_default();
+        self.adviser.has_ended() || sizes.starts_with("0 ")
     }
 }
 
@@ -326,7 +331,7 @@ impl LiveProcess for LiveHost<'_> {
         if self.interrupt.is_some_and(|interrupt| interrupt.signal().is_some()) {
             return Some(Ending::Interrupted);
         }
-        self.adviser.has_ended().then_some(Ending::ProcessEnded)
+        self.has_ended().then_some(Ending::ProcessEnded)
     }
 
     fn now(&self) -> Duration {

@@ -111,6 +111,7 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
     if let Some(refused) = &host.refused {
         bail!("{refused}");
     }
+    ensure!(!host.has_ended(), "process {name} ended while its memory was read");
     ensure!(
         host.pages() > 0,
         "{name} has no memory in this region that can be on huge pages: hugewise inspect {pid}"
@@ -147,7 +148,7 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
         Ok(()) => machine.forget_memory(&memory)?,
         Err(error) => eprintln!("hugewise: the pages of process {name} could not be put back: {error:#}"),
     }
-    let is_left = left.is_ok();
+    let is_left = left.is_ok() && !host.has_ended();
     let closed = machine::close(machine);
     analysis::analyse(&mut comparison);
     words::complete(&mut comparison, &host, is_left.then_some(options.leave));

@@ -18,6 +18,9 @@ use super::{
 };
 use crate::{commands::compare::words as texts, output::words::counted};
 
+/// Sleep of khugepaged between two scans that is longer than a comparison, in milliseconds: an hour.
+const KHUGEPAGED_SLEEP_MS: u32 = 3_600_000;
+
 fn predicted(prediction: &Reading<Transitions>) -> String {
     match prediction {
         Reading::Known(Transitions { to_huge, to_base }) => {
@@ -86,9 +89,10 @@ pub fn complete(comparison: &mut Comparison, host: &LiveHost<'_>, left: Option<L
          caches serve, can make them faster than base pages from a fresh start"
             .to_owned(),
     );
-    notes.push(ending(&live));
+    let has_ended = host.has_ended();
+    notes.push(ending(&live, has_ended));
     comparison.notes.splice(0..0, notes);
-    let actions = actions(comparison, &live);
+    let actions = actions(comparison, &live, has_ended);
     if let Some(result) = comparison.backings.get_mut(1) {
         result.actions = actions;
     }
@@ -166,7 +170,7 @@ fn transitions(live: &Live) -> String {
     if all.is_empty() { settled } else { format!("{}; {settled}", all.join("; ")) }
 }
 
-fn ending(live: &Live) -> String {
+fn ending(live: &Live, has_ended: bool) -> String {
     let why = match live.ending {
         Ending::Decided => "the difference is known".to_owned(),
         Ending::OutOfTime => "the time is over, or the number of rounds reached".to_owned(),
@@ -176,6 +180,7 @@ fn ending(live: &Live) -> String {
     };
     let left = match live.left.as_deref() {
         _ if live.ending == Ending::ProcessEnded => return format!("the comparison ended: {why}"),
+        _ if has_ended => "the process ended afterwards".to_owned(),
         Some("as_found") => "the memory is on the pages on which it was found".to_owned(),
         Some(pages) => format!("the memory is left on {pages} pages"),
         None => format!("the memory could not be put back: hugewise restore, or hugewise split {}", live.pid),
@@ -184,28 +189,74 @@ fn ending(live: &Live) -> String {
 }
 
 /// The changes after the verdict.
-fn actions(comparison: &Comparison, live: &Live) -> Vec<Action> {
-    let Some(result) = comparison.backings.get(1).filter(|_| !comparison.design.aa) else {
+fn actions(comparison: &Comparison, live: &Live, has_ended: bool) -> Vec<Action> {
+    let [reference, result] = &comparison.backings[..] else { return Vec::new() };
+    if comparison.design.aa {
         return Vec::new();
-    };
+    }
     let pid = live.pid;
+    let collapse = || {
+        Action::new("Put the memory on huge pages now")
+            .by(format!("sudo hugewise collapse {pid} --region {}", live.region))
+            .verified_by(format!("hugewise inspect {pid}"))
+    };
     match result.verdict {
         Verdict::Faster => {
             let command = comparison.cases.first().map(|case| shell::line(&case.command)).unwrap_or_default();
-            vec![
-                Action::new("Put the memory on huge pages now")
-                    .by(format!("sudo hugewise collapse {pid} --region {}", live.region))
-                    .verified_by(format!("hugewise inspect {pid}")),
-                Action::new("Start the program on huge pages")
-                    .by(format!("hugewise run --backing thp -- {command}")),
-            ]
+            let start = Action::new("Start the program on huge pages")
+                .by(format!("hugewise run --backing thp -- {command}"));
+            (!has_ended).then(collapse).into_iter().chain([start]).collect()
         }
+        Verdict::FellBack if has_ended => Vec::new(),
         Verdict::FellBack => vec![
             Action::new("Find out why the memory is on other pages").by(format!("hugewise inspect {pid}")),
         ],
+        Verdict::Inconclusive if reference.verdict == Verdict::FellBack => vec![
+            Action::new("Let khugepaged sleep until 'hugewise restore', and compare again")
+                .by(format!("sudo hugewise apply --khugepaged scan_sleep_millisecs={KHUGEPAGED_SLEEP_MS}")),
+        ],
+        Verdict::Inconclusive if has_ended => {
+            vec![Action::new("Compare the program again after its next start")]
+        }
         Verdict::Inconclusive => vec![Action::new(
             "Measure again with a longer --max-time, or with a metric that varies less (--metric-command, --metric-url)",
         )],
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugewise_measure::analysis::analyse;
+
+    use super::*;
+    use crate::commands::compare::samples;
+
+    /// The actions and the end of a comparison whose turns on base pages fell back, or did not.
+    fn reported(base_fell_back: bool, has_ended: bool) -> Option<(Vec<String>, String)> {
+        let mut made = samples::live();
+        for round in made.rounds.iter_mut().filter(|round| base_fell_back && round.arm == 0) {
+            round.fell_back =
+                Some("97 % of the memory was on huge pages: khugepaged put it there".to_owned());
+        }
+        analyse(&mut made);
+        let live = made.live.clone()?;
+        let commands = actions(&made, &live, has_ended).into_iter().filter_map(|action| action.command);
+        Some((commands.collect(), ending(&live, has_ended)))
+    }
+
+    #[test]
+    fn actions_are_possible() {
+        let start = "hugewise run --backing thp -- java -Xmx2g -jar orders.jar".to_owned();
+        let collapse = "sudo hugewise collapse 4711 --region heap".to_owned();
+        let known = "the comparison ended: the difference is known; ";
+        let as_found = format!("{known}the memory is on the pages on which it was found");
+        assert_eq!(reported(false, false), Some((vec![collapse, start.clone()], as_found.clone())));
+        assert_eq!(
+            reported(false, true),
+            Some((vec![start], format!("{known}the process ended afterwards")))
+        );
+        let sleep = "sudo hugewise apply --khugepaged scan_sleep_millisecs=3600000".to_owned();
+        assert_eq!(reported(true, false), Some((vec![sleep], as_found)));
     }
 }
