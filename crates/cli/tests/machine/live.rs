@@ -1,21 +1,17 @@
 //! `compare --live`: a running JVM takes turns on base and on huge pages, and is left as it was found.
-//!
-//! `HUGEWISE_KILLS` sets how often hugewise and the process are killed, `HUGEWISE_SEED` the moments.
 
 use std::{error::Error, process::Command, thread, time::Duration};
 
 use crate::{
     TestResult, Trial,
     allocation::allocating,
-    collapse::{MIB, Program, json, refused_without_rights, start_target, total_huge},
+    collapse::{MIB, Program, json, refused_without_rights, total_huge},
     java::{compiled, knows},
-    killed::number,
     needs::{
         Need::{Free, Java, Root, Thp},
         jdks,
     },
     represents,
-    split::TARGET,
     start::{BUSY, Running, hugewise, run, says},
     trial,
 };
@@ -25,7 +21,8 @@ use serde_json::Value;
 const LOAD: &str = include_str!("LiveLoad.java");
 /// Size of the heap in MiB; half of it is in use.
 pub const HEAP_MIB: u64 = 256;
-const DATA_BYTES: u64 = HEAP_MIB / 2 * MIB;
+/// Size of the numbers in the heap.
+pub const DATA_BYTES: u64 = HEAP_MIB / 2 * MIB;
 const COLLECTORS: [&str; 5] = ["UseG1GC", "UseZGC", "UseParallelGC", "UseSerialGC", "UseShenandoahGC"];
 
 pub fn trials() -> Vec<Trial> {
@@ -33,8 +30,6 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         trial("live: Ctrl-C, the end of the process, and a dry run", &needs, ends_early),
         trial("live: the figure without a metric", &needs, figures),
-        trial("live: SIGKILL of the comparison, and restore", &needs, killed),
-        trial("live: SIGKILL of the process", &[Root, Thp, Free(500)], process_killed),
         trial("live: without the capabilities", &needs, without_rights),
     ];
     let jdks = jdks();
@@ -119,7 +114,7 @@ pub fn turns(pid: &str, url: &str, rounds: usize) -> Result<Value, Box<dyn Error
     Ok(reported)
 }
 
-/// Starts a long comparison.
+/// Starts a comparison that does not end in the time of a test.
 fn start(pid: &str, url: &str) -> Result<Running, Box<dyn Error>> {
     Running::start(&mut hugewise(&compare(pid, url, &["--rounds", "100"])))
 }
@@ -178,64 +173,6 @@ fn figures() -> TestResult {
     let known =
         |round: &Value| round["figures"]["cpu_per_allocated_gib"].as_f64().is_some_and(|cpu| cpu > 0.0);
     assert!(rounds.len() == 2 && rounds.iter().all(known), "{with:#}");
-    Ok(())
-}
-
-/// `HUGEWISE_KILLS`, or `default`, random numbers from 0 to 1; `HUGEWISE_SEED` repeats them.
-fn moments(default: u64) -> Result<Vec<f64>, Box<dyn Error>> {
-    let kills = number("HUGEWISE_KILLS")?.unwrap_or(default);
-    let seed = number("HUGEWISE_SEED")?.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("{kills} kills, HUGEWISE_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    Ok((0..kills).map(|_| random.f64()).collect())
-}
-
-/// The comparison is killed, of a process that was found on base pages, and then of one that was found on huge pages.
-fn killed() -> TestResult {
-    let (program, url) = load(&first_jdk()?, "UseG1GC")?;
-    let pid = program.pid();
-    let moments = moments(2)?;
-    let on_base = moments.len() / 2;
-    let mut put_back = 0;
-    for (kill, moment) in moments.into_iter().enumerate() {
-        let is_found_huge = kill >= on_base;
-        if kill == on_base {
-            run(&["collapse", &pid, "--region", "heap"])?;
-        }
-        // Every third time at any moment; else from its first transition on, and more often soon, during a transition.
-        let has_begun = kill % 3 < 2;
-        let running = if has_begun { started(&pid, &url, !is_found_huge)? } else { start(&pid, &url)? };
-        thread::sleep(Duration::from_secs_f64(6.0 * moment * moment));
-        running.signal("KILL")?;
-        running.wait()?;
-        let restored = run(&["restore"])?.ended_with(0)?;
-        let has_restored = restored.stdout.contains(&format!("Restored: the pages of process {pid}"));
-        assert!(has_restored || !has_begun, "kill {kill}, {moment}: {restored:#?}");
-        put_back += usize::from(has_restored);
-        let huge = total_huge(&pid)?;
-        let is_as_found = if is_found_huge { huge >= DATA_BYTES / 10 * 9 } else { huge < DATA_BYTES / 5 };
-        assert!(is_as_found, "kill {kill}, {moment}: {huge} bytes on huge pages");
-        says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])?;
-        eprintln!("kill {kill}: the pages were put back {put_back} times");
-    }
-    program.ends_right()
-}
-
-/// The process is killed at any moment: the comparison ends, and leaves no journal behind.
-fn process_killed() -> TestResult {
-    for (kill, moment) in moments(1)?.into_iter().enumerate() {
-        let (program, _) = start_target(TARGET, 64, |_| {})?;
-        let options = ["compare", "--live", &program.pid(), "--allow-reclaim", "--turn", "0.2"];
-        let running = Running::start(&mut hugewise(&options))?;
-        // More often soon, during the first transitions.
-        thread::sleep(Duration::from_secs_f64(8.0 * moment * moment));
-        drop(program);
-        let ran = running.wait()?;
-        let code = ran.status.code();
-        assert!(code.is_some_and(|code| code <= 3), "kill {kill}, {moment}: {ran:#?}");
-        says(&run(&["restore"])?.ended_with(0)?.stdout, &["Nothing to restore"])?;
-        eprintln!("kill {kill} of the process: exit status {code:?}");
-    }
     Ok(())
 }
 

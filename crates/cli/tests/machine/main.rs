@@ -21,6 +21,7 @@ mod java;
 mod kernel_tools;
 mod killed;
 mod live;
+mod live_killed;
 mod live_limits;
 mod memory;
 mod memory_limit;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         split::trials(),
         allocation::trials(),
         live::trials(),
+        live_killed::trials(),
         live_limits::trials(),
         schemas::trials(),
     ];
