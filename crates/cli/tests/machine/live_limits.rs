@@ -8,9 +8,10 @@ use crate::{
     TestResult, Trial,
     apply::Undo,
     collapse::{json, start_target},
-    live::{HEAP_MIB, compare, first_jdk, load, load_by, turns},
+    live::{compare, first_jdk, load, load_by, turns},
     needs::Need::{Free, Java, Namespaces, Root, Thp},
     program::compile,
+    skip,
     split::TARGET,
     start::{EndedProcess, hugewise, run, run_command, says},
     trial,
@@ -86,28 +87,91 @@ fn container() -> TestResult {
     program.ends_right()
 }
 
-/// Either the turns have their pages, or the report says who took them.
+/// khugepaged collapses the memory during the turns on base pages: they do not count, and the report says why.
 fn khugepaged() -> TestResult {
-    let (program, url) = load(&first_jdk()?, "UseG1GC")?;
     let _undo = Undo;
-    let settings = ["--thp-enabled", "always", "--khugepaged", "scan_sleep_millisecs=10"];
-    let more = ["--khugepaged", "alloc_sleep_millisecs=10", "--khugepaged", "pages_to_scan=100000"];
-    run(&[&["apply"][..], &settings, &more].concat())?.ended_with(0)?;
+    let settings = ["scan_sleep_millisecs=0", "alloc_sleep_millisecs=0", "pages_to_scan=1000000"];
+    let settings = settings.iter().flat_map(|setting| ["--khugepaged", setting]);
+    // Before the start: the kernel adds a process to khugepaged's list when it maps or populates memory.
+    let apply: Vec<&str> = ["apply", "--thp-enabled", "always"].into_iter().chain(settings).collect();
+    run(&apply)?.ended_with(0)?;
+    let _prompt = PromptKhugepaged::new()?;
+    let (program, url) = load(&first_jdk()?, "UseG1GC")?;
     let pid = program.pid();
-    let compared = json(&run(&compare(&pid, &url, &["--rounds", "1"]))?)?;
+    let collapsed_before = pages_collapsed()?;
+    let ran = run(&compare(&pid, &url, &["--rounds", "1"]))?;
+    let collapsed = pages_collapsed()? - collapsed_before;
+    let compared = json(&ran)?;
     let rounds = compared["rounds"].as_array().ok_or("no rounds")?;
     assert_eq!(rounds.len(), 2, "{compared:#}");
-    for round in rounds {
-        let (coverage, fell_back) = (round["coverage"].as_f64().ok_or("no coverage")?, &round["fell_back"]);
-        match (round["arm"].as_u64(), fell_back.as_str()) {
-            (Some(0), Some(reason)) => says(reason, &["khugepaged"])?,
-            (Some(0), None) => assert!(coverage <= 0.2, "{compared:#}"),
-            _ => assert!(coverage >= 0.8, "{compared:#}"),
+    let (on_base, on_huge): (Vec<&Value>, Vec<&Value>) = rounds.iter().partition(|round| round["arm"] == 0);
+    let coverage = |round: &Value| round["coverage"].as_f64().unwrap_or(-1.0);
+    assert!(
+        on_huge.iter().all(|round| coverage(round) >= 0.8 && round["fell_back"].is_null()),
+        "{compared:#}"
+    );
+    for round in &on_base {
+        assert_eq!(coverage(round) > 0.2, round["fell_back"].is_string(), "{compared:#}");
+    }
+    let shares: Vec<f64> = on_base.iter().map(|round| coverage(round)).collect();
+    eprintln!("khugepaged collapsed {collapsed} huge pages; coverage of the turns on base pages: {shares:?}");
+    let fallen_back: Vec<&str> = on_base.iter().filter_map(|round| round["fell_back"].as_str()).collect();
+    if fallen_back.len() < on_base.len() {
+        return skip(format!("khugepaged collapsed {collapsed} huge pages: too few in a turn, {shares:?}"));
+    }
+    for reason in fallen_back {
+        says(reason, &["of the memory was on huge pages", "khugepaged"])?;
+    }
+    ran.ended_with(1)?;
+    let [base, thp] = [&compared["backings"][0], &compared["backings"][1]];
+    assert_eq!(
+        (&base["verdict"], &thp["verdict"]),
+        (&"fell_back".into(), &"inconclusive".into()),
+        "{compared:#}"
+    );
+    says(thp["detail"].as_str().unwrap_or_default(), &["khugepaged"])?;
+    // The action helps.
+    let action = thp["actions"][0]["command"].as_str().unwrap_or_default();
+    let words: Vec<&str> = action.strip_prefix("sudo hugewise ").ok_or(action)?.split(' ').collect();
+    run(&words)?.ended_with(0)?;
+    let compared = json(&run(&compare(&pid, &url, &["--rounds", "1"]))?)?;
+    let rounds = compared["rounds"].as_array().ok_or("no rounds")?;
+    assert!(rounds.len() == 2 && rounds.iter().all(|round| round["fell_back"].is_null()), "{compared:#}");
+    program.ends_right()
+}
+
+/// khugepaged has the lowest priority, with which it does not run while the CPUs are busy; this gives it a higher
+/// one, until it is dropped.
+struct PromptKhugepaged(String);
+
+const LOWEST_PRIORITY: &str = "19";
+
+impl PromptKhugepaged {
+    fn new() -> Result<PromptKhugepaged, Box<dyn Error>> {
+        let found = Command::new("pgrep").args(["-x", "khugepaged"]).output()?;
+        let prompt = PromptKhugepaged(String::from_utf8(found.stdout)?.trim().to_owned());
+        prompt.set("-5")?;
+        Ok(prompt)
+    }
+
+    fn set(&self, priority: &str) -> TestResult {
+        let set = Command::new("renice").args(["-n", priority, "-p", &self.0]).output()?;
+        if set.status.success() {
+            Ok(())
+        } else {
+            Err(format!("renice of khugepaged failed: {set:?}").into())
         }
     }
-    eprintln!(
-        "khugepaged: coverage of {HEAP_MIB} MiB: {:?}",
-        rounds.iter().map(|round| (&round["arm"], &round["coverage"])).collect::<Vec<_>>()
-    );
-    program.ends_right()
+}
+
+impl Drop for PromptKhugepaged {
+    fn drop(&mut self) {
+        let _ = self.set(LOWEST_PRIORITY);
+    }
+}
+
+/// Huge pages that khugepaged collapsed since the machine started.
+fn pages_collapsed() -> Result<u64, Box<dyn Error>> {
+    let file = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed";
+    Ok(fs::read_to_string(file)?.trim().parse()?)
 }
