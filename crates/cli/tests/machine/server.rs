@@ -8,9 +8,10 @@ use crate::{
     TestResult, Trial,
     java::compiled,
     needs::{
-        Need::{Java, Root, Thp},
+        Need::{Compiler, Java, Root, Thp},
         jdks,
     },
+    program::compile,
     start::{
         INCONCLUSIVE, Running, covered, hugewise, left_running, rounds, run, run_command, says, wait_until,
     },
@@ -85,6 +86,12 @@ pub fn trials() -> Vec<Trial> {
         trial("server: commands run before each start and after each end", &[], prepared_and_cleaned_up),
         trial("server: a command before the start that fails is a failure", &[], prepare_fails),
         trial("server: starts as another user", &[Root], as_another_user),
+        trial(
+            "servers: two by name run on all combinations of their backings, each with its pages",
+            &[Root, Thp, Compiler],
+            two_by_name,
+        ),
+        trial("servers: all are ended in reverse order if one of them fails", &[], one_of_two_fails),
     ]);
     trials
 }
@@ -252,4 +259,133 @@ fn as_another_user() -> TestResult {
     says(&run_command(&make)?.ended_with(2)?.stderr, &["nobody\n    nogroup\n    /nonexistent"])?;
     let unknown = ["compare", "--server", "true", "--user", "no-such", "--ready", "x", "--", "true"];
     says(&run(&unknown)?.ended_with(2)?.stderr, &["no-such", "/etc/passwd"])
+}
+
+/// A server that reads from 64 MiB of malloc'd memory as often as its clients connect, on the port of its first
+/// argument. It connects to the port of its second argument first, if there is one: that server must be ready.
+const READER: &str = r#"
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static struct sockaddr_in at(const char *port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+int main(int count, char **arguments) {
+    struct sockaddr_in own = at(arguments[1]);
+    if (count > 2) {
+        struct sockaddr_in other = at(arguments[2]);
+        if (connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&other, sizeof other)) return 1;
+    }
+    size_t size = 64 << 20;
+    unsigned char *memory = malloc(size);
+    memset(memory, 1, size);
+    int listening = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listening, (struct sockaddr *)&own, sizeof own) || listen(listening, 8)) return 2;
+    for (unsigned long sum = 0, at = 1;;) {
+        int client = accept(listening, 0, 0);
+        for (int i = 0; i < 4000000; i++) sum += memory[at = (at * 6364136223846793005UL + 1) % size];
+        if (write(client, &sum, 1) < 0) return 3;
+        close(client);
+    }
+}
+"#;
+
+/// Connects to each port of its arguments 20 times, and waits for the answers.
+const CLIENT: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    int done = 0;
+    char answer;
+    for (int server = 1; server < count; server++) {
+        for (int i = 0; i < 20; i++, done++) {
+            struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[server]))};
+            address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            int server_socket = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(server_socket, (struct sockaddr *)&address, sizeof address)) return 1;
+            if (read(server_socket, &answer, 1) != 1) return 2;
+            close(server_socket);
+        }
+    }
+    printf("requests: %d\n", done);
+}
+"#;
+
+fn two_by_name() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let reader = compile(folder.path(), "reader", READER)?;
+    let client = compile(folder.path(), "client", CLIENT)?;
+    let (db, app) = (format!("db={reader} {{port}}"), format!("app={reader} {{port}} {{port:db}}"));
+    let make = || {
+        let mut command = hugewise(&["compare", "--json", "--rounds", "3", "-b", "base,thp"]);
+        command.args(["--server", &db, "--server", &app, "--ready", "{port}"]);
+        command.args(["--operations", "requests: ([0-9]+)", "--", &client, "{port:app}", "{port:db}"]);
+        command
+    };
+    let ended = run_command(&make)?;
+    // The verdicts depend on the machine.
+    let status = ended.status.code();
+    assert!([Some(0), Some(1), Some(INCONCLUSIVE)].contains(&status), "{ended:#?}");
+    let comparison = ended.comparison()?;
+    let arms: Vec<String> = comparison.design.arms.iter().map(ToString::to_string).collect();
+    assert_eq!(arms, ["db=base app=base", "db=base app=thp", "db=thp app=base", "db=thp app=thp"]);
+    let effects: Vec<String> =
+        comparison.effects.iter().map(|effect| format!("{}={}", effect.server, effect.backing)).collect();
+    assert_eq!(effects, ["db=thp", "app=thp"]);
+    let names: Vec<&str> =
+        comparison.cases[0].figures.iter().take(3).map(|figure| figure.name.as_str()).collect();
+    assert_eq!(names, ["cpu_per_operation", "db_cpu_per_operation", "app_cpu_per_operation"]);
+    assert_eq!(comparison.rounds.iter().filter(|round| round.block.is_some()).count(), 12);
+    for round in &comparison.rounds {
+        let backings = comparison.design.arms[round.arm].servers();
+        // Without a fallback each server has the pages of its own backing, whatever the other has.
+        if round.fell_back.is_some() {
+            continue;
+        }
+        for ((name, backing), covered) in backings.iter().zip(&round.server_coverage) {
+            assert_eq!(*name, covered.server);
+            let share = covered.coverage.ok_or("unknown coverage")?;
+            let is_huge = backing.to_string() == "thp";
+            assert!(if is_huge { share >= 0.8 } else { share <= 0.05 }, "{name} on {backing}: {round:#?}");
+        }
+        let of =
+            |name: &str| round.figures.get(name).copied().ok_or_else(|| format!("no {name}: {round:#?}"));
+        let (all, db, app) =
+            (of("cpu_per_operation")?, of("db_cpu_per_operation")?, of("app_cpu_per_operation")?);
+        assert!(db > 0.0 && app > 0.0 && (all - db - app).abs() < 1e-9, "{round:#?}");
+    }
+    let counts = comparison.rounds.iter().filter(|round| round.fell_back.is_none()).count();
+    assert!(counts > 0, "every round fell back: {comparison:#?}");
+    let left = left_running();
+    assert!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+/// The second server exits before it is ready: the first is ended, and both are cleaned up after, the second first.
+fn one_of_two_fails() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let (script, log) = (folder.path().join("log.sh"), folder.path().join("log"));
+    fs::write(&script, format!("echo $1 >> {}", path(&log)?))?;
+    let note = |text: &str| Ok::<_, Box<dyn Error>>(format!("{0}=sh {1} {2}-{0}", text, path(&script)?, "x"));
+    let (of_db, of_app) = (note("db")?, note("app")?);
+    let make = || {
+        let mut command = hugewise(&["compare", "--rounds", "1", "-b", "base"]);
+        command.args(["--server", "db=sh -c 'echo up; sleep 1000'"]);
+        command.args(["--server", "app=sh -c 'echo no database; exit 4'", "--ready", "up"]);
+        command.args(["--cleanup", &of_db, "--cleanup", &of_app, "--", "true"]);
+        command
+    };
+    let ended = run_command(&make)?.ended_with(2)?;
+    says(&ended.stderr, &["the server app ended before it was ready", "no database"])?;
+    assert_eq!(fs::read_to_string(&log)?, "x-app\nx-db\n");
+    let left = left_running();
+    assert!(left.is_empty(), "{left:?}");
+    Ok(())
 }

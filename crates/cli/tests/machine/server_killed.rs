@@ -5,7 +5,7 @@
 use std::{
     fs, io,
     net::{Ipv4Addr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -20,7 +20,13 @@ use crate::{
 };
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial("server: SIGKILL at any moment leaves nothing of it", &[Root, Pool, Compiler], any_moment)]
+    let needs = [Root, Pool, Compiler];
+    vec![
+        trial("server: SIGKILL at any moment leaves nothing of it", &needs, || any_moment(&[""])),
+        trial("servers: SIGKILL at any moment leaves nothing of two", &needs, || {
+            any_moment(&["db=", "app="])
+        }),
+    ]
 }
 
 /// A server on PORT, with a child in a session of its own, which listens as well and ignores SIGTERM.
@@ -53,12 +59,39 @@ const MAX_TIME: Duration = Duration::from_millis(1500);
 /// Kills of a short run.
 const KILLS: u64 = 6;
 
-fn any_moment() -> TestResult {
+/// A server, which writes its port to a file in its data folder.
+struct Killed {
+    /// `db=`, or nothing for the only server.
+    prefix: &'static str,
+    data: PathBuf,
+}
+
+impl Killed {
+    fn port(&self) -> PathBuf {
+        self.data.join("port")
+    }
+
+    fn options(&self, program: &str) -> [String; 6] {
+        let (prefix, data) = (self.prefix, self.data.display());
+        let option = |name: &str| format!("--{name}");
+        [
+            option("server"),
+            format!("{prefix}{program} {{port}} {}", self.port().display()),
+            option("prepare"),
+            format!("{prefix}mkdir {data}"),
+            option("cleanup"),
+            format!("{prefix}rm -r {data}"),
+        ]
+    }
+}
+
+/// Of two servers, the second starts when the first is ready; both must be gone.
+fn any_moment(prefixes: &[&'static str]) -> TestResult {
     let folder = tempfile::tempdir()?;
     let program = compile(folder.path(), "server", SERVER)?;
-    let (data, port) = (folder.path().join("data"), folder.path().join("data/port"));
-    let server = format!("{program} {{port}} {}", port.display());
-    let (prepare, cleanup) = (format!("mkdir {}", data.display()), format!("rm -r {}", data.display()));
+    let server = |prefix: &&'static str| Killed { prefix, data: folder.path().join(format!("{prefix}data")) };
+    let servers: Vec<Killed> = prefixes.iter().map(server).collect();
+    let last = servers.last().ok_or("no server")?;
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_micros()));
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(now);
     let kills = number("HUGEWISE_KILLS")?.unwrap_or(KILLS);
@@ -66,26 +99,29 @@ fn any_moment() -> TestResult {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut running_at_kill = 0;
     for kill in 0..kills {
-        let mut command = hugewise(&["compare", "--rounds", "3", "-b", "base,hugetlb", "--server", &server]);
-        command.args(["--ready", "{port}", "--prepare", &prepare, "--cleanup", &cleanup]);
+        let mut command = hugewise(&["compare", "--rounds", "3", "-b", "base,hugetlb", "--ready", "{port}"]);
+        command.args(servers.iter().flat_map(|server| server.options(&program)));
         command.args(["--stop-timeout", "0.2", "--", "sleep", "1"]);
         let mut running = Running::start(&mut command)?;
         if kill % 2 == 0 {
-            wait_until("a server has started", || Ok(port.exists()))?;
+            wait_until("a server has started", || Ok(last.port().exists()))?;
         }
         // Once at its start, before anything has looked at its processes.
         let most = if kill % 2 == 0 { MAX_TIME / 2 } else { MAX_TIME };
         thread::sleep(if kill == 0 { Duration::ZERO } else { most.mul_f64(random.f64()) });
-        let used = fs::read_to_string(&port).ok();
+        let used: Vec<Option<String>> =
+            servers.iter().map(|server| fs::read_to_string(server.port()).ok()).collect();
         running.child.kill()?;
         running.wait()?;
-        running_at_kill += u64::from(used.is_some());
+        running_at_kill += u64::from(used.iter().all(Option::is_some));
         let left = left_running();
         run(&["restore"])?.ended_with(0)?;
-        nothing_is_left(&left, &data, used.as_deref())
-            .map_err(|error| format!("kill {kill} of {kills}, HUGEWISE_SEED={seed}: {error}"))?;
+        for (server, used) in servers.iter().zip(&used) {
+            nothing_is_left(&left, &server.data, used.as_deref())
+                .map_err(|error| format!("kill {kill} of {kills}, HUGEWISE_SEED={seed}: {error}"))?;
+        }
     }
-    println!("a server ran at {running_at_kill} of {kills} kills");
+    println!("the servers ran at {running_at_kill} of {kills} kills");
     if running_at_kill == 0 { Err("no server ran at a kill".into()) } else { Ok(()) }
 }
 

@@ -8,10 +8,43 @@ use crate::{
     verdict::Verdict,
 };
 
+/// A program to run on a backing.
+pub(super) struct Program<'a> {
+    /// Its short name, as in [`Case::workload`].
+    pub(super) workload: &'a str,
+    pub(super) command: &'a [String],
+}
+
+impl Program<'_> {
+    /// Whether the command is that of a JVM.
+    fn is_java(&self) -> bool {
+        self.workload.starts_with("java ")
+    }
+}
+
 /// The changes to make after the verdict on an arm of a case.
-pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Action> {
+pub(super) fn actions(verdict: Verdict, arm: &ArmBacking, case: &Case) -> Vec<Action> {
+    of_program(verdict, arm, case, &Program { workload: &case.workload, command: &case.command })
+}
+
+/// The changes to make after the verdict on the effect of a server's backing.
+pub(super) fn of_server(
+    verdict: Verdict,
+    name: &str,
+    arm: &ArmBacking,
+    case: &Case,
+    program: &Program<'_>,
+) -> Vec<Action> {
+    let named = |action: Action| match verdict {
+        Verdict::Faster => Action { change: format!("Server {name}: {}", action.change), ..action },
+        _ => action,
+    };
+    of_program(verdict, arm, case, program).into_iter().map(named).collect()
+}
+
+fn of_program(verdict: Verdict, arm: &ArmBacking, case: &Case, program: &Program<'_>) -> Vec<Action> {
     match verdict {
-        Verdict::Faster if !case.embedded => run(arm, case),
+        Verdict::Faster if !case.embedded => run(arm, case, program),
         Verdict::FellBack => {
             vec![Action::new("Find out why the rounds fell back").by("hugewise check")]
         }
@@ -29,12 +62,12 @@ pub(super) fn actions(verdict: Verdict, arm: ArmBacking, case: &Case) -> Vec<Act
 }
 
 /// Starting the command on the backing, with the pool for it.
-fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
-    let (command, backing) = (shell::line(&substitute(&case.command, &case.parameters)), arm.backing);
-    let off_heap = arm.off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
-    let needs_pool = backing.is_explicit() || arm.off_heap == Some(OffHeap::Hugetlb);
+fn run(arm: &ArmBacking, case: &Case, program: &Program<'_>) -> Vec<Action> {
+    let command = shell::line(&substitute(program.command, &case.parameters));
+    let (backing, off_heap) = (arm.backing(), arm.off_heap());
+    let needs_pool = backing.is_explicit() || off_heap == Some(OffHeap::Hugetlb);
     // 'hugewise plan' counts the pages of a JVM, not those of malloc.
-    let pool = (needs_pool && arm.off_heap.is_none() && case.is_java()).then(|| {
+    let pool = (needs_pool && off_heap.is_none() && program.is_java()).then(|| {
         Action::new(format!("Count the pages for {backing}, and reserve them with the plan's command"))
             .by(format!("hugewise plan --backing {backing} -- {command}"))
             .verified_by("hugewise check")
@@ -46,6 +79,7 @@ fn run(arm: ArmBacking, case: &Case) -> Vec<Action> {
     } else {
         format!("Run the command on {arm}")
     };
+    let off_heap = off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
     let run = Action::new(run).by(format!("hugewise run --backing {backing}{off_heap} -- {command}"));
     pool.into_iter().chain([run.verified_by("hugewise inspect PID")]).collect()
 }
@@ -65,12 +99,13 @@ mod tests {
                 workload: workload.to_owned(),
                 embedded: false,
                 command: command.iter().map(|word| (*word).to_owned()).collect(),
+                servers: Vec::new(),
                 driver: Vec::new(),
                 parameters: BTreeMap::new(),
                 figures: Vec::new(),
             };
             let arm = arm.parse().unwrap_or(Backing::Base.into());
-            actions(Verdict::Faster, arm, &case).into_iter().filter_map(|action| action.command).collect()
+            actions(Verdict::Faster, &arm, &case).into_iter().filter_map(|action| action.command).collect()
         };
         assert_eq!(
             of("java 25", "base + off-heap thp", &["java", "-jar", "a b.jar"]),

@@ -94,6 +94,7 @@ mod tests {
             turns: Some(Turns { figure: "time".to_owned(), values, cpu: None }),
             coverage: None,
             off_heap_coverage: None,
+            server_coverage: Vec::new(),
             huge_pages_left: None,
         }
     }

@@ -5,6 +5,7 @@
 //! docs/method.md describes the method.
 
 mod actions;
+mod effects;
 pub mod load;
 #[cfg(test)]
 mod tests;
@@ -14,25 +15,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugewise_linux::hugepages::backing::Backing;
 
 use crate::{
-    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, Turns},
+    comparison::{
+        BackingResult, Better, Case, CaseServer, Comparison, Figure, FigureSummary, RatioByLoad, Round,
+        ServerCoverage, Turns,
+    },
     statistics::{self, INTERVAL_CONFIDENCE, MIN_PAIRS, PairedRatio},
     stopping,
     turns::{self, cycles::Ratios},
     verdict::{ArmVerdict, Verdict},
 };
 
-/// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm.
+/// Fills [`Comparison::backings`] from the rounds and the arms that did not run, one row per case and arm, and
+/// [`Comparison::effects`].
 pub fn analyse(comparison: &mut Comparison) {
     let arms = comparison.design.arms.len();
     comparison.backings = (0..comparison.cases.len())
         .flat_map(|case| (0..arms).map(move |arm| (case, arm)))
         .map(|(case, arm)| judge(comparison, case, arm))
         .collect();
+    comparison.effects = effects::all(comparison);
 }
 
 /// Whether `case` needs no further block.
 pub fn suffices(comparison: &Comparison, case: usize) -> bool {
     let Some(figure) = comparison.cases.get(case).and_then(|case| case.figures.first()) else { return false };
+    if effects::count(comparison) > 0 {
+        let ratios = effects::ratios(comparison, case, figure);
+        return ratios.is_some_and(|effects| stopping::suffices(&effects, claims(comparison)));
+    }
     let reference = Arm::of(comparison, case, 0);
     let arms: Option<Vec<PairedRatio>> = (1..comparison.design.arms.len())
         .filter(|arm| !comparison.leaves_out(case, *arm))
@@ -63,9 +73,10 @@ fn cycles(reference: &Turns, turns: &Turns) -> Vec<f64> {
     cycles.map(|(reference, turn)| turn.ln() - reference.ln()).collect()
 }
 
-/// Number of arms in the whole table that are compared with a reference.
+/// Number of arms in the whole table that are compared with a reference, and of effects of servers.
 fn claims(comparison: &Comparison) -> usize {
-    comparison.cases.len() * comparison.design.arms.len().saturating_sub(1)
+    let arms = comparison.design.arms.len().saturating_sub(1);
+    comparison.cases.len() * (arms + effects::count(comparison))
 }
 
 /// The rounds of one arm in one case.
@@ -154,17 +165,23 @@ fn value(round: &Round, figure: &str) -> Option<f64> {
 /// The logarithms of the ratios of both arms in blocks where both count; below 0 if the arm is better than
 /// the reference.
 fn logarithms(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> Vec<f64> {
+    logarithms_by_block(reference, arm, figure).into_values().collect()
+}
+
+/// The same by block.
+fn logarithms_by_block(reference: &Arm<'_>, arm: &Arm<'_>, figure: &Figure) -> BTreeMap<usize, f64> {
     let sign = match figure.better {
         Better::Lower => 1.0,
         Better::Higher => -1.0,
     };
     let of_block = |round: &&Round| {
         let is_measured_by_turns = round.turns.as_ref().is_some_and(|turns| turns.figure == figure.name);
-        if is_measured_by_turns && round.block.is_some_and(|block| arm.busiest.contains(&block)) {
+        let block = round.block?;
+        if is_measured_by_turns && arm.busiest.contains(&block) {
             return None;
         }
         let reference = reference.in_block(round.block)?;
-        Some(sign * logarithm(reference, round, &figure.name)?)
+        Some((block, sign * logarithm(reference, round, &figure.name)?))
     };
     arm.counted.iter().filter_map(of_block).collect()
 }
@@ -192,7 +209,7 @@ pub fn slow_populating(comparison: &Comparison) -> Option<String> {
         Some(ratio.ratio(INTERVAL_CONFIDENCE)?.low > 1.0)
     };
     let arms = &comparison.design.arms;
-    let thp = (1..arms.len()).filter(|arm| arms[*arm].backing == Backing::Thp);
+    let thp = (1..arms.len()).filter(|arm| arms[*arm].backing() == Backing::Thp);
     let mut slow = thp.flat_map(|arm| (0..comparison.cases.len()).map(move |case| is_slow(case, arm)));
     (comparison.machine.host_takes_back_free_memory && slow.any(|slow| slow == Some(true))).then(|| {
         "memory on THP was populated more slowly than on base: this virtual machine gives free blocks of memory \
@@ -215,15 +232,15 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         (None, Some(reference)) => judge_figure(reference, &arm, case, claims(comparison)),
     };
     let actions = match judged.verdict {
-        // A false claim has no consequence.
-        _ if comparison.design.aa => Vec::new(),
-        verdict => actions::actions(verdict, comparison.design.arms[arm_index], case),
+        // A false claim has no consequence. Those of several servers follow from their effects.
+        _ if comparison.design.aa || !case.servers.is_empty() => Vec::new(),
+        verdict => actions::actions(verdict, &comparison.design.arms[arm_index], case),
     };
     BackingResult {
         workload: case.workload.clone(),
         parameters: case.parameters.clone(),
-        backing: comparison.design.arms[arm_index].backing,
-        off_heap_backing: comparison.design.arms[arm_index].off_heap.map(Backing::from),
+        backing: comparison.design.arms[arm_index].without_off_heap(),
+        off_heap_backing: comparison.design.arms[arm_index].off_heap().map(Backing::from),
         verdict: judged.verdict,
         figure: case.figures.first().map(|figure| figure.name.clone()).unwrap_or_default(),
         ratio: judged.ratio,
@@ -232,6 +249,7 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         turns_between: load::spread(&arm.counted).map(<[f64; 2]>::from),
         coverage: arm.mean_of(|round| round.coverage),
         off_heap_coverage: arm.mean_of(|round| round.off_heap_coverage),
+        server_coverage: server_coverage(&case.servers, &arm),
         rounds: arm.counted.len(),
         rounds_fallen_back: arm.fallen_back.len(),
         blocks_too_busy: arm.busiest.len(),
@@ -239,6 +257,17 @@ fn judge(comparison: &Comparison, case_index: usize, arm_index: usize) -> Backin
         actions,
         figures: case.figures.iter().filter_map(|f| summary(f, &arm, reference.as_ref())).collect(),
     }
+}
+
+/// The mean coverage of each server.
+fn server_coverage(servers: &[CaseServer], arm: &Arm<'_>) -> Vec<ServerCoverage> {
+    let of = |server: &CaseServer| {
+        let coverage = arm.mean_of(|round| {
+            round.server_coverage.iter().find(|covered| covered.server == server.name)?.coverage
+        });
+        ServerCoverage { server: server.name.clone(), coverage }
+    };
+    servers.iter().map(of).collect()
 }
 
 fn summary(figure: &Figure, arm: &Arm<'_>, reference: Option<&Arm<'_>>) -> Option<FigureSummary> {

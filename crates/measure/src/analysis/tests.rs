@@ -21,6 +21,7 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             coverage: Some(if arm == 0 { 0.0 } else { 0.9 }),
             turns: None,
             off_heap_coverage: None,
+            server_coverage: Vec::new(),
             huge_pages_left: None,
         })
     });
@@ -50,12 +51,14 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             workload: "test".to_owned(),
             embedded: false,
             command: vec!["test".to_owned()],
+            servers: Vec::new(),
             driver: Vec::new(),
             parameters: BTreeMap::new(),
             figures: vec![figure],
         }],
         left_out: Vec::new(),
         backings: Vec::new(),
+        effects: Vec::new(),
         rounds: rounds.collect(),
         live: None,
         changes: Vec::new(),

@@ -1,27 +1,84 @@
-//! The backing of an arm: of the Java heap and of the memory outside it, or of all memory of another program.
+//! The backings of an arm: of a program, or of several servers by name.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, iter, str::FromStr};
 
 use hugewise_linux::{hugepages::backing::Backing, reading::Reason};
 use hugewise_plan::malloc::OffHeap;
 use serde::{Deserialize, Serialize};
 
-/// Between the two backings in the text.
+/// Between the two backings of a program in the text.
 const SEPARATOR: &str = " + off-heap ";
 
-/// The backing of an arm, as text `thp` or `base + off-heap thp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct ArmBacking {
+/// The backing of a program, as text `thp` or `base + off-heap thp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramBacking {
     /// Backing of the Java heap; of all memory if the program is not a JVM.
     pub backing: Backing,
     /// Backing of memory outside the Java heap; `None` if it is not set.
     pub off_heap: Option<OffHeap>,
 }
 
+/// The backing of an arm, as text that of its program, or `db=base app=thp` with several servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ArmBacking {
+    /// The program, or the server that starts first.
+    first: ProgramBacking,
+    /// The servers, in the order of their start; empty for a program.
+    servers: Vec<(String, Backing)>,
+}
+
+impl ArmBacking {
+    /// The backings of several servers, by name; of a program if `servers` is empty.
+    pub fn of_servers(servers: Vec<(String, Backing)>) -> ArmBacking {
+        let first = servers.first().map_or(Backing::Base, |(_, backing)| *backing);
+        ArmBacking { first: first.into(), servers }
+    }
+
+    /// The backing of the program; of several servers, that of the first.
+    pub fn backing(&self) -> Backing {
+        self.first.backing
+    }
+
+    /// The backing of memory outside the Java heap; `None` if it is not set.
+    pub fn off_heap(&self) -> Option<OffHeap> {
+        self.first.off_heap
+    }
+
+    /// The same without the backing of memory outside the Java heap.
+    #[must_use]
+    pub fn without_off_heap(&self) -> ArmBacking {
+        let first = self.first.backing.into();
+        ArmBacking { first, servers: self.servers.clone() }
+    }
+
+    /// Several servers by name, with their backings; empty for one program.
+    pub fn servers(&self) -> &[(String, Backing)] {
+        &self.servers
+    }
+
+    /// The backings of the programs, in the order of their start.
+    pub fn of_programs(&self) -> impl Iterator<Item = ProgramBacking> {
+        let further = self.servers.iter().skip(1).map(|(_, backing)| (*backing).into());
+        iter::once(self.first).chain(further)
+    }
+}
+
+impl From<Backing> for ProgramBacking {
+    fn from(backing: Backing) -> ProgramBacking {
+        ProgramBacking { backing, off_heap: None }
+    }
+}
+
+impl From<ProgramBacking> for ArmBacking {
+    fn from(first: ProgramBacking) -> ArmBacking {
+        ArmBacking { first, servers: Vec::new() }
+    }
+}
+
 impl From<Backing> for ArmBacking {
     fn from(backing: Backing) -> ArmBacking {
-        ArmBacking { backing, off_heap: None }
+        ProgramBacking::from(backing).into()
     }
 }
 
@@ -39,7 +96,7 @@ impl TryFrom<String> for ArmBacking {
     }
 }
 
-impl fmt::Display for ArmBacking {
+impl fmt::Display for ProgramBacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.off_heap {
             Some(off_heap) => f.pad(&format!("{}{SEPARATOR}{off_heap}", self.backing)),
@@ -48,15 +105,35 @@ impl fmt::Display for ArmBacking {
     }
 }
 
+impl fmt::Display for ArmBacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.servers.is_empty() {
+            return self.first.fmt(f);
+        }
+        let servers: Vec<String> =
+            self.servers.iter().map(|(name, backing)| format!("{name}={backing}")).collect();
+        f.pad(&servers.join(" "))
+    }
+}
+
 impl FromStr for ArmBacking {
     type Err = Reason;
 
     fn from_str(text: &str) -> Result<ArmBacking, Reason> {
+        if text.contains('=') {
+            let server = |text: &str| {
+                let (name, backing) =
+                    text.split_once('=').ok_or_else(|| Reason::new(format!("'{text}' has no '='")))?;
+                Ok((name.to_owned(), backing.parse()?))
+            };
+            let servers: Result<Vec<_>, Reason> = text.split_whitespace().map(server).collect();
+            return Ok(ArmBacking::of_servers(servers?));
+        }
         let (backing, off_heap) = match text.split_once(SEPARATOR) {
             Some((backing, off_heap)) => (backing, Some(off_heap.parse()?)),
             None => (text, None),
         };
-        Ok(ArmBacking { backing: backing.parse()?, off_heap })
+        Ok(ProgramBacking { backing: backing.parse()?, off_heap }.into())
     }
 }
 
@@ -66,10 +143,21 @@ mod tests {
 
     #[test]
     fn text_is_read_back() -> Result<(), Reason> {
-        for text in ["base", "hugetlb:1GiB", "thp + off-heap thp", "base + off-heap hugetlb"] {
+        for text in [
+            "base",
+            "hugetlb:1GiB",
+            "thp + off-heap thp",
+            "base + off-heap hugetlb",
+            "db=base app=thp",
+            "app=hugetlb:1GiB",
+        ] {
             assert_eq!(text.parse::<ArmBacking>()?.to_string(), text);
         }
-        assert!("thp + off-heap 4k".parse::<ArmBacking>().is_err());
+        for text in ["thp + off-heap 4k", "db=base app", "db=4k"] {
+            assert!(text.parse::<ArmBacking>().is_err(), "{text}");
+        }
+        let programs: Vec<ProgramBacking> = "db=base app=thp".parse::<ArmBacking>()?.of_programs().collect();
+        assert_eq!(programs, [Backing::Base.into(), Backing::Thp.into()]);
         Ok(())
     }
 }

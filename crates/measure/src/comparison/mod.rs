@@ -4,6 +4,7 @@
 //! and the reports print them.
 
 mod arm_backing;
+pub mod effect;
 pub mod live;
 pub mod parameters;
 #[cfg(test)]
@@ -15,8 +16,8 @@ use hugewise_linux::{action::Action, hugepages::backing::Backing, units::Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::arm_backing::ArmBacking;
-use self::live::Live;
+pub use self::arm_backing::{ArmBacking, ProgramBacking};
+use self::{effect::Effect, live::Live};
 pub use crate::verdict::Better;
 use crate::{random_read::RandomRead, statistics::Ratio, verdict::Verdict};
 
@@ -40,6 +41,10 @@ pub struct Comparison {
     pub left_out: Vec<LeftOut>,
     /// Results, one row per arm, grouped by case. Filled in by [`crate::analysis::analyse`].
     pub backings: Vec<BackingResult>,
+    /// Effects of the backing of each of several servers, grouped by case; absent in others. Filled in by
+    /// [`crate::analysis::analyse`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
     /// All runs in the order of execution, including warm-ups.
     pub rounds: Vec<Round>,
     /// The process, transitions and turns of a live comparison; absent in others.
@@ -111,7 +116,13 @@ pub struct Design {
 impl Design {
     /// Whether memory outside the Java heap is compared.
     pub fn compares_off_heap(&self) -> bool {
-        self.arms.iter().any(|arm| arm.off_heap.is_some())
+        self.arms.iter().any(|arm| arm.off_heap().is_some())
+    }
+
+    /// The names of several servers, in the order of their start; empty for one program.
+    pub fn servers(&self) -> Vec<&str> {
+        let servers = self.arms.first().map(ArmBacking::servers).unwrap_or_default();
+        servers.iter().map(|(name, _)| name.as_str()).collect()
     }
 }
 
@@ -123,8 +134,11 @@ pub struct Case {
     /// Whether hugewise contains the workload.
     #[serde(default)]
     pub embedded: bool,
-    /// The command line without the options of a backing; empty for the native workload.
+    /// The command line without the options of a backing; empty for the native workload, and for several servers.
     pub command: Vec<String>,
+    /// Several servers, in the order of their start; absent for one program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<CaseServer>,
     /// The driver, if the command is that of a server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub driver: Vec<String>,
@@ -134,11 +148,15 @@ pub struct Case {
     pub figures: Vec<Figure>,
 }
 
-impl Case {
-    /// Whether the command is that of a JVM.
-    pub fn is_java(&self) -> bool {
-        self.workload.starts_with("java ")
-    }
+/// One of several servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseServer {
+    /// Its name.
+    pub name: String,
+    /// Short name of its program, as in [`Case::workload`].
+    pub workload: String,
+    /// Its command line without the options of a backing.
+    pub command: Vec<String>,
 }
 
 /// A figure that every round reports.
@@ -180,14 +198,27 @@ pub struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
     /// Share of the region's resident bytes on huge pages, 0 to 1, as the kernel reports it; null if unknown.
-    /// The region is the Java heap, the buffer, or all anonymous memory and hugetlb pages.
+    /// The region is the Java heap, the buffer, or all anonymous memory and hugetlb pages. Of several servers, the
+    /// coverage is in `server_coverage`, and null here.
     pub coverage: Option<f64>,
     /// The same of the memory outside the Java heap; absent without `--off-heap`, and if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_heap_coverage: Option<f64>,
+    /// The coverage of each of several servers, in the order of their start; absent for one program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_coverage: Vec<ServerCoverage>,
     /// Huge pages that were free at the start of the run; absent without `--fragmented`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub huge_pages_left: Option<u64>,
+}
+
+/// The coverage of one of several servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerCoverage {
+    /// Name of the server.
+    pub server: String,
+    /// Share of its region's resident bytes on huge pages, 0 to 1; null if unknown.
+    pub coverage: Option<f64>,
 }
 
 /// The turns of one start of one arm: in every cycle each arm of the block took one turn, in random order.
@@ -210,7 +241,7 @@ pub struct BackingResult {
     pub parameters: BTreeMap<String, String>,
     /// The backing.
     #[schemars(with = "String")]
-    pub backing: Backing,
+    pub backing: ArmBacking,
     /// The backing of memory outside the Java heap; absent if it was not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -240,6 +271,9 @@ pub struct BackingResult {
     /// The same of the memory outside the Java heap; absent without `--off-heap`, and if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_heap_coverage: Option<f64>,
+    /// The same of each of several servers, in the order of their start; absent for one program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_coverage: Vec<ServerCoverage>,
     /// Number of counted rounds.
     pub rounds: usize,
     /// Number of rounds that did not get their pages, or whose coverage is unknown.

@@ -184,7 +184,7 @@ impl<P: LiveProcess> Work<'_, P> {
     }
 
     fn switch(&mut self, arm: usize, comparison: &mut Comparison) -> Result<(), End> {
-        let to = comparison.design.arms[arm].backing;
+        let to = comparison.design.arms[arm].backing();
         let begin = self.process.now();
         let switched = self.process.switch(to);
         let lasted = self.process.now().saturating_sub(begin);
@@ -219,7 +219,7 @@ impl<P: LiveProcess> Work<'_, P> {
         let coverage = self.process.coverage();
         // If the process ended meanwhile, the samples are incomplete.
         self.ensure_goes_on()?;
-        let backing = comparison.design.arms[arm].backing;
+        let backing = comparison.design.arms[arm].backing();
         let fell_back = fell_back(backing, &coverage, self.settings.least_coverage);
         comparison.rounds.push(Round {
             case: 0,
@@ -230,6 +230,7 @@ impl<P: LiveProcess> Work<'_, P> {
             turns: None,
             coverage: coverage.ok(),
             off_heap_coverage: None,
+            server_coverage: Vec::new(),
             huge_pages_left: None,
         });
         let round = comparison.rounds.len() - 1;

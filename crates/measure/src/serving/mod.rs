@@ -1,9 +1,11 @@
-//! A server and its driver: the server starts on a backing, and a driver puts load on it once it is ready.
+//! Servers and their driver: the servers start on their backings one after the other, each when the one before it is
+//! ready, and then a driver puts load on them.
 //!
-//! The figures are those of the driver's time: its wall time and output, and the CPU time and page faults of the
+//! The figures are those of the driver's time: its wall time and output, and the CPU time and page faults of each
 //! server's processes.
 
 pub mod guard;
+mod ports;
 mod processes;
 mod ready;
 mod session;
@@ -25,8 +27,11 @@ use hugewise_linux::{
 };
 
 use self::processes::Usage;
-pub(crate) use self::session::with_port;
-pub use self::{ready::Ready, session::Session};
+pub use self::{
+    ports::{Ports, port_of},
+    ready::Ready,
+    session::Session,
+};
 use crate::execution::{Execution, ExecutionError, Launch, Output, last_lines};
 
 /// In commands of the server and its driver: a free TCP port, chosen for each run.
@@ -34,7 +39,7 @@ pub const PORT: &str = "{port}";
 /// Time between two looks whether a server is ready.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is run with a server.
+/// How a server starts and ends.
 #[derive(Clone, Debug)]
 pub struct Service {
     pub ready: Ready,
@@ -42,8 +47,6 @@ pub struct Service {
     pub ready_timeout: Duration,
     /// Longest time between SIGTERM and SIGKILL at its end.
     pub stop_timeout: Duration,
-    /// The driver and its arguments.
-    pub driver: Vec<String>,
     /// User as whom the server starts, and `prepare` and `cleanup` run; `None` for the present one.
     pub user: Option<Account>,
     /// Command before each start of the server; empty if there is none.
@@ -54,54 +57,52 @@ pub struct Service {
     pub program: PathBuf,
 }
 
-/// Starts `server`, runs the driver once it is ready, and ends it.
+/// A server to start.
+pub(crate) struct ToServe<'r, 's> {
+    /// The server in messages: `the server`, or `the server db`.
+    pub(crate) called: String,
+    pub(crate) launch: Launch,
+    pub(crate) session: &'r mut Session<'s>,
+    pub(crate) observer: &'r mut Observer,
+}
+
+/// Starts the servers, runs the driver once they are ready, and ends them in reverse order.
 ///
-/// Output is in files in `scratch`; that of the execution is the driver's.
-pub fn run(
-    server: &Launch,
-    session: &mut Session<'_>,
-    observer: &mut Observer,
+/// Returns an execution for each server, with its CPU time, and with the wall time and the output of the driver, whose
+/// files are in `scratch`.
+pub(crate) fn run(
+    servers: Vec<ToServe<'_, '_>>,
+    driver: &[String],
     scratch: &Path,
     timeout: Option<Duration>,
     interrupt: &Interrupt,
-) -> Result<Execution, ExecutionError> {
-    let io = |source| ExecutionError::Io { program: server.name(), source };
-    let (service, port) = (session.service, session.port);
-    let command = server.command.iter().map(|word| match word.to_str() {
-        Some(text) => text.replace(PORT, &port.to_string()).into(),
-        None => word.clone(),
-    });
-    let server = Launch { command: command.collect(), user: service.user.clone(), ..server.clone() };
-    let driver = Launch::aside(&with_port(&service.driver, port), None);
-    let folder = output_folder(scratch);
-    fs::create_dir_all(&folder).map_err(io)?;
-    let output = Output::in_folder(&folder).map_err(io)?;
-    let (stdout, stderr) = output.handles().map_err(io)?;
-    if interrupt.signal().is_some() {
-        return Err(ExecutionError::Interrupted);
-    }
-    let started_ns = monotonic_ns();
-    let child = server.start(Stdio::null(), stdout.into(), stderr.into())?;
-    session.guard.watch(child.pid()).map_err(io)?;
-    let mut run = Run { server: child, output, observer, name: server.name(), interrupt, root: Root::live() };
+) -> Result<Vec<Execution>, ExecutionError> {
+    let driver = Launch::aside(driver, None);
+    let mut running = Running { servers: Vec::with_capacity(servers.len()), interrupt, root: Root::live() };
     let begin = Instant::now();
-    let driven = run.await_ready(service, port).and_then(|()| {
-        run.drive(&driver, scratch, timeout.map(|limit| limit.saturating_sub(begin.elapsed())))
+    let started = servers.into_iter().try_for_each(|server| running.start(server));
+    let driven = started.and_then(|()| {
+        running.drive(&driver, scratch, timeout.map(|limit| limit.saturating_sub(begin.elapsed())))
     });
-    let stopped = run.stop(service.stop_timeout).map_err(io)?;
-    let (driven, usage) = driven?;
-    let ended = ChildExit {
-        status: driven.status,
-        max_rss: stopped.and_then(|stopped| stopped.max_rss),
-        user: usage.user,
-        sys: usage.sys,
-        minor_faults: usage.minor_faults,
-        major_faults: usage.major_faults,
+    let stopped = running.stop();
+    let (driven, usages) = driven?;
+    let execution = |(stopped, usage): (Stopped, Usage)| Execution {
+        started_ns: stopped.started_ns,
+        wall: driven.wall,
+        ended: ChildExit {
+            status: driven.status,
+            max_rss: stopped.ended.and_then(|ended| ended.max_rss),
+            user: usage.user,
+            sys: usage.sys,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+        },
+        output: driven.output.clone(),
     };
-    Ok(Execution { started_ns, wall: driven.wall, ended, output: driven.output })
+    Ok(stopped?.into_iter().zip(usages).map(execution).collect())
 }
 
-/// The folder of the server's output.
+/// The folder of a server's output.
 fn output_folder(scratch: &Path) -> PathBuf {
     scratch.join("server")
 }
@@ -114,16 +115,45 @@ struct Driven {
 }
 
 /// A server that was started.
-struct Run<'a> {
-    server: GroupLeader,
-    output: Output,
-    observer: &'a mut Observer,
+struct Server<'r> {
+    called: String,
     name: String,
-    interrupt: &'a Interrupt,
-    root: Root,
+    service: &'r Service,
+    port: u16,
+    process: GroupLeader,
+    output: Output,
+    observer: &'r mut Observer,
+    started_ns: u64,
 }
 
-impl Run<'_> {
+/// A server that has ended.
+struct Stopped {
+    started_ns: u64,
+    /// `None` if it did not end by itself.
+    ended: Option<ChildExit>,
+}
+
+impl<'r> Server<'r> {
+    fn start(server: ToServe<'r, '_>) -> Result<Server<'r>, ExecutionError> {
+        let ToServe { called, launch, session, observer } = server;
+        let io = |source| ExecutionError::Io { program: launch.name(), source };
+        let (service, ports) = (session.service, &session.ports);
+        let command = launch.command.iter().map(|word| match word.to_str() {
+            Some(text) => ports.in_text(text).into(),
+            None => word.clone(),
+        });
+        let launch = Launch { command: command.collect(), user: service.user.clone(), ..launch.clone() };
+        let folder = output_folder(&session.scratch);
+        fs::create_dir_all(&folder).map_err(io)?;
+        let output = Output::in_folder(&folder).map_err(io)?;
+        let (stdout, stderr) = output.handles().map_err(io)?;
+        let started_ns = monotonic_ns();
+        let process = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
+        session.guard.watch(process.pid()).map_err(io)?;
+        let (name, port) = (launch.name(), ports.own);
+        Ok(Server { called, name, service, port, process, output, observer, started_ns })
+    }
+
     fn io(&self, source: io::Error) -> ExecutionError {
         ExecutionError::Io { program: self.name.clone(), source }
     }
@@ -131,46 +161,89 @@ impl Run<'_> {
     /// The server has failed: why, and the end of its output.
     fn failed(&mut self, why: &str) -> ExecutionError {
         let output = self.output.read().unwrap_or_default();
-        ExecutionError::Failed(format!("the server {why}{}", last_lines(&output)))
+        ExecutionError::Failed(format!("{} {why}{}", self.called, last_lines(&output)))
     }
 
-    fn await_ready(&mut self, service: &Service, port: u16) -> Result<(), ExecutionError> {
-        let begin = Instant::now();
-        loop {
-            if self.server.wait_for_end(READY_INTERVAL).map_err(|error| self.io(error))? {
-                return Err(self.failed("ended before it was ready"));
-            }
-            if self.interrupt.signal().is_some() {
-                return Err(ExecutionError::Interrupted);
-            }
-            if service.ready.is_met(port, &mut || self.output.read()) {
-                return Ok(());
-            }
-            if begin.elapsed() >= service.ready_timeout {
-                let seconds = service.ready_timeout.as_secs_f64();
-                return Err(
-                    self.failed(&format!("was not ready after {seconds} s (--ready, --ready-timeout)"))
-                );
-            }
-            self.observer.sample_if_due(self.server.pid());
+    /// Fails if the server has ended, `when`.
+    fn check_runs(&mut self, wait: Duration, when: &str) -> Result<(), ExecutionError> {
+        match self.process.wait_for_end(wait).map_err(|error| self.io(error))? {
+            true => Err(self.failed(&format!("ended {when}"))),
+            false => Ok(()),
         }
     }
 
-    /// Runs the driver to its end; returns what the server used meanwhile, too.
+    fn is_ready(&mut self) -> bool {
+        self.service.ready.is_met(self.port, &mut || self.output.read())
+    }
+
+    /// Ends the server in order, and then what is left of it.
+    fn stop(mut self, root: &Root) -> io::Result<Stopped> {
+        let timeout = self.service.stop_timeout;
+        let remaining = processes::of(root, self.process.pid());
+        self.process.terminate();
+        let begin = Instant::now();
+        let mut ended = None;
+        while ended.is_none() && begin.elapsed() < timeout {
+            ended = self.process.wait(timeout.saturating_sub(begin.elapsed()).min(READY_INTERVAL))?;
+        }
+        drop(self.process);
+        processes::kill(root, &remaining);
+        Ok(Stopped { started_ns: self.started_ns, ended })
+    }
+}
+
+/// The servers of a run that were started, in this order.
+struct Running<'r> {
+    servers: Vec<Server<'r>>,
+    interrupt: &'r Interrupt,
+    root: Root,
+}
+
+impl<'r> Running<'r> {
+    /// Starts a server, and waits until it is ready.
+    fn start(&mut self, server: ToServe<'r, '_>) -> Result<(), ExecutionError> {
+        if self.interrupt.signal().is_some() {
+            return Err(ExecutionError::Interrupted);
+        }
+        self.servers.push(Server::start(server)?);
+        let begin = Instant::now();
+        loop {
+            let Some((server, before)) = self.servers.split_last_mut() else { return Ok(()) };
+            server.check_runs(READY_INTERVAL, "before it was ready")?;
+            if self.interrupt.signal().is_some() {
+                return Err(ExecutionError::Interrupted);
+            }
+            if server.is_ready() {
+                return Ok(());
+            }
+            if begin.elapsed() >= server.service.ready_timeout {
+                let seconds = server.service.ready_timeout.as_secs_f64();
+                return Err(
+                    server.failed(&format!("was not ready after {seconds} s (--ready, --ready-timeout)"))
+                );
+            }
+            let when = format!("before {} was ready", server.called);
+            server.observer.sample_if_due(server.process.pid());
+            before.iter_mut().try_for_each(|server| server.check_runs(Duration::ZERO, &when))?;
+        }
+    }
+
+    /// Runs the driver to its end; returns what each server used during that time, too.
     fn drive(
         &mut self,
         driver: &Launch,
         scratch: &Path,
         timeout: Option<Duration>,
-    ) -> Result<(Driven, Usage), ExecutionError> {
+    ) -> Result<(Driven, Vec<Usage>), ExecutionError> {
         let io = |source| ExecutionError::Io { program: driver.name(), source };
         let mut output = Output::in_folder(scratch).map_err(io)?;
         let (stdout, stderr) = output.handles().map_err(io)?;
-        let before = Usage::read(&self.root, self.server.pid());
+        let before = self.usages();
         let begin = Instant::now();
         let mut child = driver.start(Stdio::null(), stdout.into(), stderr.into())?;
         loop {
-            let interval = self.observer.reading_interval();
+            let intervals = self.servers.iter().map(|server| server.observer.reading_interval());
+            let interval = intervals.min().unwrap_or(READY_INTERVAL);
             let left = timeout.map(|limit| limit.saturating_sub(begin.elapsed()));
             if child.wait_for_end(left.map_or(interval, |left| left.min(interval))).map_err(io)? {
                 break;
@@ -181,30 +254,34 @@ impl Run<'_> {
             if let Some(limit) = timeout.filter(|limit| begin.elapsed() >= *limit) {
                 return Err(ExecutionError::TimedOut { limit, output: output.read().map_err(io)? });
             }
-            if self.server.wait_for_end(Duration::ZERO).map_err(|error| self.io(error))? {
-                return Err(self.failed("ended while the driver ran"));
+            for server in &mut self.servers {
+                server.check_runs(Duration::ZERO, "while the driver ran")?;
+                server.observer.sample_if_due(server.process.pid());
             }
-            self.observer.sample_if_due(self.server.pid());
         }
         let wall = begin.elapsed();
-        let usage = Usage::read(&self.root, self.server.pid()).since(&before);
-        self.observer.sample(self.server.pid());
+        let usages = self.usages().into_iter().zip(&before).map(|(after, before)| after.since(before));
+        let usages = usages.collect();
+        for server in &mut self.servers {
+            server.observer.sample(server.process.pid());
+        }
         let status =
             child.wait(Duration::ZERO).map_err(io)?.map_or(ExitStatus::from_raw(0), |end| end.status);
-        Ok((Driven { wall, status, output: output.read().map_err(io)? }, usage))
+        Ok((Driven { wall, status, output: output.read().map_err(io)? }, usages))
     }
 
-    /// Ends the server in order, and then what is left of it; `None` if it did not end by itself.
-    fn stop(mut self, timeout: Duration) -> io::Result<Option<ChildExit>> {
-        let remaining = processes::of(&self.root, self.server.pid());
-        self.server.terminate();
-        let begin = Instant::now();
-        let mut ended = None;
-        while ended.is_none() && begin.elapsed() < timeout {
-            ended = self.server.wait(timeout.saturating_sub(begin.elapsed()).min(READY_INTERVAL))?;
-        }
-        drop(self.server);
-        processes::kill(&self.root, &remaining);
-        Ok(ended)
+    fn usages(&self) -> Vec<Usage> {
+        let usage = |server: &Server<'_>| Usage::read(&self.root, server.process.pid());
+        self.servers.iter().map(usage).collect()
+    }
+
+    /// Ends the servers in reverse order; all of them, also after an error.
+    fn stop(self) -> Result<Vec<Stopped>, ExecutionError> {
+        let stop = |server: Server<'_>| {
+            let program = server.name.clone();
+            server.stop(&self.root).map_err(|source| ExecutionError::Io { program, source })
+        };
+        let stopped: Vec<_> = self.servers.into_iter().rev().map(stop).collect();
+        stopped.into_iter().rev().collect()
     }
 }

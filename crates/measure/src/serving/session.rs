@@ -1,9 +1,7 @@
-//! One run of a service: its port, its guard, and the commands before the server's start and after its end.
+//! One run of a service: its ports, its guard, and the commands before the server's start and after its end.
 
 use std::{
     ffi::OsString,
-    io,
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -12,7 +10,7 @@ use hugewise_changes::journal::RUN_VARIABLE;
 use hugewise_linux::interrupt::Interrupt;
 
 use super::{
-    PORT, READY_INTERVAL, Service,
+    Ports, READY_INTERVAL, Service,
     guard::{Guard, Work},
     output_folder,
 };
@@ -22,20 +20,21 @@ use crate::execution::{ExecutionError, Launch, Output, last_lines};
 #[derive(Debug)]
 pub struct Session<'a> {
     pub(super) service: &'a Service,
-    /// A free TCP port.
-    pub port: u16,
+    pub(crate) ports: Ports,
     pub(super) guard: Guard,
     /// The environment of the commands.
     environment: Vec<(String, Option<OsString>)>,
-    scratch: &'a Path,
+    /// The folder of its files.
+    pub(crate) scratch: PathBuf,
 }
 
 impl<'a> Session<'a> {
-    /// Chooses a port, and runs the command before the start, with the environment of `marked`. It must be closed.
-    pub fn open(
+    /// Runs the command before the start, with the environment of `marked`. It must be closed.
+    pub(crate) fn open(
         service: &'a Service,
+        ports: Ports,
         marked: Launch,
-        scratch: &'a Path,
+        scratch: &Path,
         interrupt: &Interrupt,
     ) -> Result<Session<'a>, ExecutionError> {
         if interrupt.signal().is_some() {
@@ -43,15 +42,15 @@ impl<'a> Session<'a> {
         }
         service.ready.check_absent().map_err(ExecutionError::Failed)?;
         let io = |source| ExecutionError::Io { program: service.program.display().to_string(), source };
-        let port = free_port().map_err(io)?;
         let run_id = marked.environment.iter().find(|(name, _)| name == RUN_VARIABLE);
         let work = Work {
-            cleanup: with_port(&service.cleanup, port),
+            cleanup: ports.in_words(&service.cleanup),
             user: service.user.clone(),
             run_id: run_id.and_then(|(_, value)| value.as_ref()?.to_str()).map(str::to_owned),
         };
         let guard = Guard::start(&service.program, &work).map_err(io)?;
-        let session = Session { service, port, guard, environment: marked.environment, scratch };
+        let session =
+            Session { service, ports, guard, environment: marked.environment, scratch: scratch.to_owned() };
         match session.run_aside("--prepare", &service.prepare, Some(interrupt)) {
             Ok(()) => Ok(session),
             Err(error) => {
@@ -63,7 +62,7 @@ impl<'a> Session<'a> {
 
     /// The file with the standard output of a server that starts as another user.
     pub(crate) fn output_of_other_user(&self) -> Option<PathBuf> {
-        self.service.user.is_some().then(|| Output::stdout_in(&output_folder(self.scratch)))
+        self.service.user.is_some().then(|| Output::stdout_in(&output_folder(&self.scratch)))
     }
 
     /// Runs the command after the server's end, also after an error or Ctrl-C.
@@ -85,10 +84,10 @@ impl<'a> Session<'a> {
         }
         let launch = Launch {
             environment: self.environment.clone(),
-            ..Launch::aside(&with_port(command, self.port), self.service.user.clone())
+            ..Launch::aside(&self.ports.in_words(command), self.service.user.clone())
         };
         let io = |source| ExecutionError::Io { program: launch.name(), source };
-        let mut output = Output::in_folder(self.scratch).map_err(io)?;
+        let mut output = Output::in_folder(&self.scratch).map_err(io)?;
         let (stdout, stderr) = output.handles().map_err(io)?;
         let mut child = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
         let ended = loop {
@@ -109,13 +108,4 @@ impl<'a> Session<'a> {
             last_lines(&printed)
         )))
     }
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-/// The words with the port in place of [`PORT`].
-pub(crate) fn with_port(words: &[String], port: u16) -> Vec<String> {
-    words.iter().map(|word| word.replace(PORT, &port.to_string())).collect()
 }

@@ -76,7 +76,7 @@ impl Experiment<'_> {
                 time.block_took(start.elapsed());
                 if block == 0 {
                     let estimate = time.estimate("start", self.design.arms.len());
-                    progress.announce(&format!("{}: {estimate}", self.cases[case].workload.name));
+                    progress.announce(&format!("{}: {estimate}", self.cases[case].name()));
                 }
             }
         }
@@ -219,7 +219,7 @@ impl<'a> Generations<'a> {
 
     /// The turn that takes [`TURN_SECONDS`] on the reference.
     fn calibrate(&self, members: &mut [Member<'_>]) -> Result<Turn, ExperimentError> {
-        let bytes = self.experiment.cases[self.case].workload.turns.unwrap_or_default();
+        let bytes = self.experiment.cases[self.case].workload().turns.unwrap_or_default();
         let cache = cache::last_level_size(self.experiment.root);
         let mut turn = super::turn(cache, bytes, CALIBRATION_READS);
         if let Some(reference) = members.iter_mut().min_by_key(|member| member.arm) {

@@ -77,6 +77,7 @@ mod tests {
             turns: None,
             coverage: None,
             off_heap_coverage: None,
+            server_coverage: Vec::new(),
             huge_pages_left: None,
         }
     }

@@ -107,6 +107,11 @@ impl Metric {
         self.figure.clone()
     }
 
+    /// Whether its value is in a text, not a figure of the process.
+    pub(crate) fn is_printed(&self) -> bool {
+        !matches!(self.source, Source::Process)
+    }
+
     /// Whether its value in `text` is a counter.
     pub fn is_counter(&self, text: &str) -> bool {
         let is_by_format =

@@ -8,6 +8,7 @@ mod other;
 mod postgres;
 mod prometheus;
 mod script;
+pub(crate) mod servers;
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +27,7 @@ use hugewise_linux::{
 };
 
 use crate::{
-    comparison::{ArmBacking, Better, Figure},
+    comparison::{Better, Figure, ProgramBacking},
     execution::{Execution, Launch},
     serving::Session,
     touch::Touch,
@@ -104,9 +105,9 @@ pub struct Results {
 }
 
 impl Workload {
-    /// Prepares the workload for the backing of an arm; the error says why that is not possible.
-    pub fn prepare(&self, arm: ArmBacking, conditions: &Conditions) -> Result<Prepared, Reason> {
-        let ArmBacking { backing, off_heap } = arm;
+    /// Prepares the workload for its backing in an arm; the error says why that is not possible.
+    pub fn prepare(&self, backing: ProgramBacking, conditions: &Conditions) -> Result<Prepared, Reason> {
+        let ProgramBacking { backing, off_heap } = backing;
         if let Some(missing) = conditions.sizes.missing(backing) {
             return Reason::err(missing);
         }
@@ -144,6 +145,12 @@ impl Workload {
             figures.extend(java::FIGURES.map(figure));
         }
         figures
+    }
+
+    /// Names of the figures of the output.
+    pub(crate) fn printed_figures(&self) -> Vec<String> {
+        let printed = self.own.metrics.iter().filter(|metric| metric.is_printed());
+        printed.map(|metric| metric.figure().name).collect()
     }
 
     /// Whether the backing of the observed memory is set through malloc, because the program has no option for it.

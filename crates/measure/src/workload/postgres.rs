@@ -8,7 +8,7 @@ use hugewise_linux::{hugepages::backing::Backing, reading::Reason, units::PageSi
 use hugewise_plan::postgres::page_size_option;
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
-use crate::{execution::Launch, serving::with_port};
+use crate::execution::Launch;
 
 impl Workload {
     /// A server with its whole `command`, whose own part is `line`.
@@ -70,8 +70,8 @@ fn hugetlb_options(size: PageSize) -> Vec<String> {
 fn server(line: &PostgresLine, conditions: &Conditions) -> Result<Server, Reason> {
     let mut line = line.clone();
     if let Some(session) = conditions.session {
-        line.options = with_port(&line.options, session.port);
-        line.folder = with_port(&[line.folder], session.port).concat();
+        line.options = session.ports.in_words(&line.options);
+        line.folder = session.ports.in_text(&line.folder);
     }
     let server = Server::query(&line).map_err(|why| Reason::new(why.to_string()))?;
     if !server.settings.is_mapped {

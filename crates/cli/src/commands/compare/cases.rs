@@ -2,19 +2,20 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use hugewise_jvm::{launch::LaunchLine, script_launch::ScriptLaunch};
 use hugewise_linux::root::Root;
 use hugewise_measure::{
     comparison::parameters::substitute,
-    experiment::CaseToRun,
+    experiment::{CaseToRun, Program},
     workload::{OwnFigures, Workload},
 };
 
 use super::{
     Compare,
     embedded::{self, Java},
-    parameter_lists, server,
+    parameter_lists,
+    server::{self, Server},
 };
 
 impl Compare {
@@ -33,43 +34,57 @@ impl Compare {
             let turns = self.fragmented.is_none() && self.arms_fit_at_once(root, notes);
             return embedded::cases(root, self.bytes, &java, turns, scratch, notes);
         }
-        let server = self.server.command()?;
-        let words: Vec<String> = server.iter().flatten().chain(&self.command).cloned().collect();
+        let (servers, driver) = self.server.servers(&self.command)?;
+        let mut words = driver.clone();
+        words.extend(servers.iter().flat_map(|server| &server.command).cloned());
         let combinations = parameter_lists::combinations(&self.parameter_list, &words)?;
         let case = |parameters: BTreeMap<String, String>| {
-            let (given, service) = match &server {
-                Some(server) => (server, self.server.service(substitute(&self.command, &parameters))?),
-                None => (&self.command, None),
+            let given = substitute(&driver, &parameters);
+            let (programs, driver) = if servers.is_empty() {
+                (vec![Program::alone(self.workload(root, given, false)?, self.command.clone())], Vec::new())
+            } else {
+                let program = |server: &Server| {
+                    let command = substitute(&server.command, &parameters);
+                    let workload =
+                        self.workload(root, command, true).with_context(|| match server.name.as_str() {
+                            "" => "--server".to_owned(),
+                            name => format!("server {name}"),
+                        })?;
+                    Ok(Program {
+                        name: server.name.clone(),
+                        workload,
+                        service: Some(server.service.clone()),
+                        command: server.command.clone(),
+                    })
+                };
+                (servers.iter().map(program).collect::<anyhow::Result<_>>()?, given)
             };
-            let command = substitute(given, &parameters);
-            let own = OwnFigures {
-                metrics: self.metric.clone(),
-                operations: self.server.operations()?,
-                jmh: self.jmh.clone(),
-            };
-            let database = service.as_ref().map(|_| server::postgres(&command, &own)).transpose()?.flatten();
-            if let Some(workload) = database {
-                return Ok(CaseToRun {
-                    workload,
-                    service,
-                    embedded: false,
-                    command: given.clone(),
-                    parameters,
-                });
-            }
-            let workload = match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
-                Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
-                None if self.off_heap.is_some() => bail!(
-                    "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any \
-                     other program"
-                ),
-                None => match ScriptLaunch::of(&command, root) {
-                    Some(script) => Workload::script(script, own),
-                    None => Workload::other(command, own),
-                },
-            };
-            Ok(CaseToRun { workload, service, embedded: false, command: given.clone(), parameters })
+            Ok(CaseToRun { programs, driver, embedded: false, parameters })
         };
         combinations.into_iter().map(case).collect()
+    }
+
+    /// The workload of a command.
+    fn workload(&self, root: &Root, command: Vec<String>, is_server: bool) -> anyhow::Result<Workload> {
+        let own = OwnFigures {
+            metrics: self.metric.clone(),
+            operations: self.server.operations()?,
+            jmh: self.jmh.clone(),
+        };
+        let database = if is_server { server::postgres(&command, &own)? } else { None };
+        if let Some(workload) = database {
+            return Ok(workload);
+        }
+        Ok(match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
+            Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
+            None if self.off_heap.is_some() => bail!(
+                "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any \
+                 other program"
+            ),
+            None => match ScriptLaunch::of(&command, root) {
+                Some(script) => Workload::script(script, own),
+                None => Workload::other(command, own),
+            },
+        })
     }
 }

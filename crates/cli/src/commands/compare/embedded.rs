@@ -9,7 +9,11 @@ use std::{
 use anyhow::Context;
 use hugewise_jvm::jdks::{self, Environment, Jdk};
 use hugewise_linux::{hugepages::backing::Backing, reading::Reason, root::Root, units::Bytes};
-use hugewise_measure::{experiment::CaseToRun, touch::Touch, workload::Workload};
+use hugewise_measure::{
+    experiment::{CaseToRun, Program},
+    touch::Touch,
+    workload::Workload,
+};
 
 /// Reads per iteration; with [`ITERATIONS`], a run takes one or two seconds.
 const READS: u64 = 5_000_000;
@@ -42,10 +46,9 @@ pub fn cases(
     let touch = Touch { bytes, backing: Backing::Base, reads: READS, iterations: ITERATIONS, warm_up: 1 };
     let program = env::current_exe().context("cannot determine the path of this executable")?;
     let case = |workload, command| CaseToRun {
-        workload,
-        service: None,
+        programs: vec![Program::alone(workload, command)],
+        driver: Vec::new(),
         embedded: true,
-        command,
         parameters: BTreeMap::new(),
     };
     let mut cases = vec![case(Workload::native(program, touch, turns), Vec::new())];

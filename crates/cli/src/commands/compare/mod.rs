@@ -1,8 +1,11 @@
 //! `hugewise compare`: runs a workload on each backing and compares the results.
 
+mod arms;
 mod cases;
+mod effects;
 pub mod embedded;
 pub mod live;
+mod named;
 pub mod page;
 pub mod parameter_lists;
 pub mod plots;
@@ -25,7 +28,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use hugewise_linux::{
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::page_sizes::PageSizes,
     interrupt::Interrupt,
     json,
     reading::{Reading, Reason},
@@ -34,7 +37,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::{
     analysis,
-    comparison::{ArmBacking, BackingResult, Comparison, Design},
+    comparison::{Comparison, Design},
     execution::Launch,
     experiment::{Experiment, Rules},
     fragmentation::Fragmenter,
@@ -47,7 +50,7 @@ use hugewise_measure::{
 };
 use hugewise_plan::malloc::OffHeap;
 
-use self::{live::LiveOptions, server::ServerArguments};
+use self::{live::LiveOptions, named::BackingList, server::ServerArguments};
 use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
@@ -76,6 +79,9 @@ Examples:
   sudo hugewise compare --off-heap thp -- java -Xmx1g -jar cache.jar --once
   sudo hugewise compare --server 'java -Xmx2g -jar app.jar {port}' --ready {port} --metric 'ops/s=([0-9.]+) req/s' \\
       -- wrk -d 10 http://127.0.0.1:{port}/
+  sudo hugewise compare --server 'db=postgres -D data -p {port}' --server 'app=java -jar app.jar {port} {port:db}' \\
+      --ready {port} -b db=base,hugetlb -b app=base,thp --metric 'ops/s=([0-9.]+) req/s' \\
+      -- wrk -d 10 http://127.0.0.1:{port:app}/
   sudo hugewise compare --fragmented -b base,thp -- java -Xms4g -Xmx4g -jar app.jar --once
   hugewise compare --turns -b base,thp -- ./batch-job
   hugewise compare --aa                compare a backing with itself: the noise of this machine
@@ -92,8 +98,8 @@ result so far.")]
 pub struct Compare {
     /// Backings: base, thp, hugetlb[:SIZE], shm[:SIZE]; base is always included
     /// [default: base,thp,hugetlb]
-    #[arg(short, long, value_delimiter = ',', value_name = "LIST")]
-    backing: Vec<Backing>,
+    #[arg(short, long, value_name = "[NAME=]LIST")]
+    backing: Vec<BackingList>,
     /// Compare memory outside the Java heap (malloc, direct buffers) on thp or hugetlb: each backing of
     /// --backing is then the backing of the heap, and runs without and with this option [default of --backing
     /// with this option: base]
@@ -175,9 +181,6 @@ pub struct Compare {
 /// Shortest time limit of an experiment of which a part is used to measure random reads.
 const MIN_TIME_WITH_RANDOM_READS: Duration = Duration::from_secs(60);
 
-/// Backings compared by default.
-const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hugetlb(None)];
-
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if let Some(pid) = compare.live.live {
         file::check_report(compare.html.as_deref())?;
@@ -201,7 +204,7 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         return Ok(machine::without_result(&interrupt));
     }
     let mut design = compare.design();
-    design.turns = cases.iter().all(|case| case.workload.turns.is_some());
+    design.turns = cases.iter().all(|case| case.workload().turns.is_some());
     if design.turns {
         design.warm_up = 0;
     }
@@ -256,7 +259,16 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 impl Compare {
     /// Checks the arguments before anything is started.
     fn check_arguments(&self, sizes: &PageSizes) -> anyhow::Result<()> {
-        for backing in &self.backing {
+        let servers = self.server.names();
+        for list in &self.backing {
+            list.server.as_ref().map_or(Ok(()), |name| named::check("--backing", name, &servers))?;
+        }
+        if !self.server.names_of_several().is_empty() {
+            for (given, option) in [(self.aa, "--aa"), (self.off_heap.is_some(), "--off-heap")] {
+                ensure!(!given, "{option} compares one server: give one --server, without the others");
+            }
+        }
+        for backing in self.backing.iter().flat_map(|list| &list.backings) {
             // A backing given with a size must exist; one without a size is skipped if it does not.
             if let (Some(missing), Some(_)) = (sizes.missing(*backing), backing.named_size()) {
                 bail!("--backing {backing}: {missing}");
@@ -273,25 +285,6 @@ impl Compare {
             }
         }
         file::check_report(self.html.as_deref())
-    }
-
-    /// The backings in the order of the tables.
-    fn arms(&self) -> Vec<ArmBacking> {
-        if self.aa {
-            return vec![self.backing.first().copied().unwrap_or(Backing::Base).into(); 2];
-        }
-        let wanted = match (self.off_heap, self.backing.as_slice()) {
-            (None, []) => &DEFAULT_BACKINGS[..],
-            (_, wanted) => wanted,
-        };
-        let mut arms: Vec<ArmBacking> = Vec::new();
-        for &backing in [Backing::Base].iter().chain(wanted) {
-            if !arms.contains(&backing.into()) {
-                arms.push(backing.into());
-                arms.extend(self.off_heap.map(|_| ArmBacking { backing, off_heap: self.off_heap }));
-            }
-        }
-        arms
     }
 
     /// Whether a process for each backing fits into memory, which turns need; if not, a note says so.
@@ -364,14 +357,20 @@ impl Compare {
     }
 
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {
-        let status = |row: &BackingResult| match row.verdict {
+        let status = |(verdict, of_off_heap): (Verdict, bool)| match verdict {
             Verdict::Slower | Verdict::FellBack => NEGATIVE,
-            Verdict::LeftOut if !self.backing.is_empty() || row.off_heap_backing.is_some() => NEGATIVE,
+            Verdict::LeftOut if !self.backing.is_empty() || of_off_heap => NEGATIVE,
             Verdict::Inconclusive => INCONCLUSIVE,
             Verdict::Base | Verdict::Faster | Verdict::NoDifference | Verdict::LeftOut => 0,
         };
         // One negative verdict outweighs inconclusive ones.
-        let statuses: Vec<u8> = comparison.backings.iter().map(status).collect();
+        let rows = comparison.backings.iter().map(|row| (row.verdict, row.off_heap_backing.is_some()));
+        let effects = comparison.effects.iter().map(|effect| (effect.verdict, false));
+        // The effects of several servers decide, not their combinations.
+        let statuses: Vec<u8> = match comparison.effects.is_empty() {
+            true => rows.map(status).collect(),
+            false => effects.map(status).collect(),
+        };
         let status = [NEGATIVE, INCONCLUSIVE].into_iter().find(|status| statuses.contains(status));
         status.map_or(ExitCode::SUCCESS, ExitCode::from)
     }

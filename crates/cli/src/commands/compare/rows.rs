@@ -2,7 +2,9 @@
 
 use hugewise_linux::action::Action;
 use hugewise_measure::{
-    comparison::{BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round},
+    comparison::{
+        BackingResult, Better, Case, Comparison, Figure, FigureSummary, RatioByLoad, Round, effect::Effect,
+    },
     verdict::Verdict,
 };
 use serde::Serialize;
@@ -27,6 +29,8 @@ pub struct CaseRows<'a> {
     pub case: &'a Case,
     /// One row for each arm.
     pub rows: Vec<ArmRow<'a>>,
+    /// The effects of the backings of several servers; none for one program.
+    pub effects: Vec<&'a Effect>,
 }
 
 /// One arm in one case.
@@ -85,7 +89,8 @@ impl<'a> Group<'a> {
                 result,
                 counted: counted(comparison, index, arm),
             });
-            let case = CaseRows { case, rows: rows.collect() };
+            let effects = comparison.effects.iter().filter(|effect| effect.case == index).collect();
+            let case = CaseRows { case, rows: rows.collect(), effects };
             match groups.last_mut() {
                 Some(group) if group.takes(case.case) => group.cases.push(case),
                 _ => groups.push(Group::new(case)),
@@ -185,7 +190,22 @@ impl<'a> Group<'a> {
         let reason = |(case, row): (&'a Case, &ArmRow<'a>)| {
             Some(ReasonRow { of: self.of(case, row), text: words::printable(row.reason()?) })
         };
-        self.rows().filter_map(reason).collect()
+        let of_effects = self.effects().filter_map(|(case, effect)| {
+            let text = words::printable(effect.reason.as_ref().filter(|_| needs_reason(effect.verdict))?);
+            Some(ReasonRow { of: self.of_effect(case, effect), text })
+        });
+        of_effects.chain(self.rows().filter_map(reason)).collect()
+    }
+
+    /// All effects of all cases, each with its case.
+    pub fn effects(&self) -> impl Iterator<Item = (&'a Case, &'a Effect)> {
+        self.cases.iter().flat_map(|case| case.effects.iter().map(|effect| (case.case, *effect)))
+    }
+
+    /// The name of an effect, with its parameters if the group has several cases.
+    pub fn of_effect(&self, case: &Case, effect: &Effect) -> String {
+        let label = format!("{}={}", effect.server, effect.backing);
+        if self.is_list() { format!("{} {label}", parameters(case)) } else { label }
     }
 
     /// The name of a row, with its parameters if the group has several cases.
@@ -214,6 +234,11 @@ impl ArmRow<'_> {
     pub fn coverage(&self) -> String {
         match self.result.verdict {
             Verdict::LeftOut => UNKNOWN.to_owned(),
+            _ if !self.result.server_coverage.is_empty() => {
+                let of_servers = self.result.server_coverage.iter();
+                let texts: Vec<String> = of_servers.map(|of| coverage(of.coverage, "unknown")).collect();
+                texts.join(", ")
+            }
             _ => {
                 let heap = coverage(self.result.coverage, "unknown");
                 match self.result.off_heap_coverage {
@@ -226,8 +251,12 @@ impl ArmRow<'_> {
 
     /// The reason for the verdict; `None` if the verdict needs no reason.
     fn reason(&self) -> Option<&str> {
-        let is_plain = matches!(self.result.verdict, Verdict::Base | Verdict::Faster | Verdict::Slower);
-        let has_reason = !is_plain || self.result.rounds_fallen_back > 0;
+        // Of several servers the effects are judged: a combination needs a reason only if rounds are missing.
+        let is_judged = self.result.server_coverage.is_empty();
+        let is_missing = matches!(self.result.verdict, Verdict::FellBack | Verdict::LeftOut);
+        let has_reason = is_missing
+            || self.result.rounds_fallen_back > 0
+            || is_judged && needs_reason(self.result.verdict);
         self.result.reason.as_deref().filter(|_| has_reason)
     }
 
@@ -238,16 +267,36 @@ impl ArmRow<'_> {
     }
 }
 
-/// Actions after the verdicts: of the fastest backing of each case, and of all that are not faster.
+/// Whether the verdict alone does not suffice.
+fn needs_reason(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::Base | Verdict::Faster | Verdict::Slower)
+}
+
+/// Actions after the verdicts: of the fastest backing of each case, and of each of several servers, and of all that
+/// are not faster.
 pub fn actions(groups: &[Group<'_>]) -> Vec<Action> {
-    let estimate = |row: &ArmRow<'_>| row.result.ratio.map_or(1.0, |ratio| ratio.estimate);
-    let is_faster = |row: &ArmRow<'_>| row.result.verdict == Verdict::Faster;
     let mut actions: Vec<Action> = Vec::new();
     for case in groups.iter().flat_map(|group| &group.cases) {
-        let faster = case.rows.iter().filter(|row| is_faster(row));
-        let fastest = faster.min_by(|a, b| estimate(a).total_cmp(&estimate(b))).map(|row| row.arm);
-        let shown = case.rows.iter().filter(|row| !is_faster(row) || Some(row.arm) == fastest);
-        for action in shown.flat_map(|row| &row.result.actions) {
+        let of_rows = case.rows.iter().map(|row| &row.result).map(|row| Judged {
+            server: None,
+            verdict: row.verdict,
+            estimate: row.ratio.map_or(1.0, |ratio| ratio.estimate),
+            actions: &row.actions,
+        });
+        let of_effects = case.effects.iter().map(|effect| Judged {
+            server: Some(&effect.server),
+            verdict: effect.verdict,
+            estimate: effect.ratio.map_or(1.0, |ratio| ratio.estimate),
+            actions: &effect.actions,
+        });
+        let judged: Vec<Judged<'_>> = of_rows.chain(of_effects).collect();
+        let is_shown = |one: &&Judged<'_>| {
+            let is_faster_still = |other: &Judged<'_>| {
+                other.is_faster() && other.server == one.server && other.estimate < one.estimate
+            };
+            !one.is_faster() || !judged.iter().any(is_faster_still)
+        };
+        for action in judged.iter().filter(is_shown).flat_map(|judged| judged.actions) {
             let printable = |text: &String| words::printable(text);
             let action = Action {
                 change: words::printable(&action.change),
@@ -260,6 +309,21 @@ pub fn actions(groups: &[Group<'_>]) -> Vec<Action> {
         }
     }
     share_verify_commands(&actions)
+}
+
+/// A verdict with its actions.
+struct Judged<'a> {
+    /// The server whose backing is judged; `None` for that of a program, or for a combination.
+    server: Option<&'a str>,
+    verdict: Verdict,
+    estimate: f64,
+    actions: &'a [Action],
+}
+
+impl Judged<'_> {
+    fn is_faster(&self) -> bool {
+        self.verdict == Verdict::Faster
+    }
 }
 
 /// The unit that suits the largest mean of a figure.

@@ -39,6 +39,7 @@ fn empty(arms: Vec<ArmBacking>, rounds: usize) -> Comparison {
         cases: Vec::new(),
         left_out: Vec::new(),
         backings: Vec::new(),
+        effects: Vec::new(),
         rounds: Vec::new(),
         live: None,
         changes: Vec::new(),
@@ -76,6 +77,7 @@ fn add(comparison: &mut Comparison, mut case: Case, noise: f64, coverage: &[f64]
                 coverage: Some((coverage * (1.0 - 0.004 * rng.f64())).max(0.0)),
                 turns: None,
                 off_heap_coverage: None,
+                server_coverage: Vec::new(),
                 huge_pages_left: None,
             });
         }
@@ -88,6 +90,7 @@ fn case(workload: &str, command: &[&str], parameters: &[(&str, &str)]) -> Case {
         workload: workload.to_owned(),
         embedded: command.is_empty(),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
+        servers: Vec::new(),
         driver: Vec::new(),
         parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         figures: Vec::new(),
@@ -257,6 +260,7 @@ pub fn nothing() -> Comparison {
         workload: "nothing".to_owned(),
         embedded: false,
         command: Vec::new(),
+        servers: Vec::new(),
         driver: Vec::new(),
         parameters: BTreeMap::new(),
         figures: Vec::new(),

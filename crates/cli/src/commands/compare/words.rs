@@ -151,14 +151,14 @@ pub fn signed(ratio: f64, better: Better) -> String {
 }
 
 /// The verdict as a short phrase.
-pub fn verdict(result: &BackingResult, better: Better) -> String {
-    let change = || result.ratio.map(|ratio| change(ratio.estimate, better)).unwrap_or_default();
-    match result.verdict {
+pub fn verdict(verdict: Verdict, ratio: Option<Ratio>, better: Better) -> String {
+    let change = || ratio.map(|ratio| change(ratio.estimate, better)).unwrap_or_default();
+    match verdict {
         Verdict::Base => "the reference".to_owned(),
         Verdict::Faster => format!("faster: {}", change()),
         Verdict::Slower => format!("slower: {}", change()),
         Verdict::NoDifference => "no difference".to_owned(),
-        Verdict::Inconclusive => match result.ratio {
+        Verdict::Inconclusive => match ratio {
             Some(ratio) if ratio.high < 1.0 || ratio.low > 1.0 => {
                 let is_lower = (ratio.high < 1.0) == (better == Better::Lower);
                 format!("inconclusive, probably {}", if is_lower { "lower" } else { "higher" })
@@ -198,7 +198,8 @@ pub fn design(comparison: &Comparison) -> String {
         Some(left) => format!("; memory fragmented before each run, {left} of it free"),
         None => String::new(),
     };
-    format!("{rounds} round{s} per backing, in blocks of random order (seed {seed}){warm_up}{memory}")
+    let each = if design.servers().is_empty() { "backing" } else { "combination of backings" };
+    format!("{rounds} round{s} per {each}, in blocks of random order (seed {seed}){warm_up}{memory}")
 }
 
 /// Explanation of the columns of values and ratios.
@@ -209,6 +210,10 @@ pub fn legend(comparison: &Comparison) -> String {
     );
     if comparison.design.compares_off_heap() {
         legend += " Coverage is that of the Java heap, and of the memory outside it.";
+    }
+    let servers = comparison.design.servers();
+    if !servers.is_empty() {
+        legend += &format!(" Coverage is that of each server: {}.", servers.join(", "));
     }
     let mut figures = comparison.cases.iter().flat_map(|case| &case.figures);
     if figures.any(|figure| figure.better == Better::Higher) {

@@ -4,10 +4,14 @@
 mod tests;
 
 use hugewise_linux::action::Action;
-use hugewise_measure::{comparison::Comparison, verdict::Verdict};
+use hugewise_measure::{
+    comparison::{CaseServer, Comparison},
+    verdict::Verdict,
+};
 use serde::Serialize;
 
 use super::{
+    effects::{self, EffectRow},
     plotted::{self, Plot},
     rows::{self, CaseRows, Group, OtherFigures, ReasonRow, UNKNOWN},
     words::{self, Scale},
@@ -39,8 +43,13 @@ struct Page {
 struct Section {
     workload: String,
     command: String,
+    /// `db: postgres -D data`, of several servers.
+    servers: Vec<String>,
     /// Empty without a server.
     driver: String,
+    effects: Vec<EffectRow>,
+    effects_legend: &'static str,
+    interactions: Vec<String>,
     parameters: String,
     parameter_names: Vec<String>,
     conclusions: Vec<Conclusion>,
@@ -94,10 +103,15 @@ fn page(comparison: &Comparison) -> anyhow::Result<Page> {
 fn section(comparison: &Comparison, group: &Group<'_>) -> anyhow::Result<Section> {
     let (case, scale) = (group.first, group.scale());
     let printable = |name: &&String| words::printable(name);
+    let server = |server: &CaseServer| format!("{}: {}", server.name, words::command(&server.command, 2000));
     Ok(Section {
         workload: words::printable(&case.workload),
         command: words::command(&case.command, 2000),
+        servers: case.servers.iter().map(server).collect(),
         driver: words::command(&case.driver, 2000),
+        effects: effects::rows(group),
+        effects_legend: effects::LEGEND,
+        interactions: effects::interactions(group),
         parameters: if group.is_list() { String::new() } else { rows::parameters(case) },
         parameter_names: group.parameter_names().iter().map(printable).collect(),
         conclusions: group.cases.iter().map(|case| conclusion(comparison, group, case)).collect(),
@@ -131,7 +145,7 @@ fn table(group: &Group<'_>, scale: &Scale) -> Vec<TableRow> {
             rounds: words::rounds(row.result),
             mean: row.mean(&figure.name, scale),
             ratio: row.result.ratio.as_ref().map_or_else(|| UNKNOWN.to_owned(), words::ratio),
-            verdict: words::verdict(row.result, figure.better),
+            verdict: words::verdict(row.result.verdict, row.result.ratio, figure.better),
             kind: match row.result.verdict {
                 Verdict::Faster => "good",
                 Verdict::Slower => "bad",

@@ -1,5 +1,6 @@
 //! The result of a comparison as text.
 
+mod effects;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +44,7 @@ pub fn text(comparison: &Comparison, terminal: &Terminal) -> String {
         lines.push(String::new());
         heading(&mut lines, group, terminal);
         lines.push(String::new());
+        effects::lines(&mut lines, group, terminal);
         verdicts(&mut lines, group, terminal);
         list(&mut lines, "Noise of the host", &group.noise(), terminal);
         others(&mut lines, group, terminal);
@@ -81,14 +83,20 @@ fn heading(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
     if !case.command.is_empty() {
         lines.push(terminal.dim(&words::command(&case.command, terminal.width())));
     }
+    for server in &case.servers {
+        let command = words::command(&server.command, terminal.width());
+        lines.push(terminal.dim(&format!("{}: {command}", server.name)));
+    }
     if !case.driver.is_empty() {
         lines.push(terminal.dim(&format!("driver: {}", words::command(&case.driver, terminal.width()))));
     }
 }
 
 fn verdicts(lines: &mut Vec<String>, group: &Group<'_>, terminal: &Terminal) {
-    let verdicts: Vec<String> =
-        group.rows().map(|(_, row)| words::verdict(row.result, group.figure.better)).collect();
+    let verdicts: Vec<String> = group
+        .rows()
+        .map(|(_, row)| words::verdict(row.result.verdict, row.result.ratio, group.figure.better))
+        .collect();
     let table = rows_of(group, Some(&verdicts));
     let rows = table::lines(&table);
     if rows.iter().any(|line| line.chars().count() > terminal.width()) {

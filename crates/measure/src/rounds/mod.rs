@@ -1,32 +1,30 @@
 //! Rounds: whole runs, in blocks in which every arm of every case runs once: from its start to its end, or in
 //! turns.
 
+mod run;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     time::{Duration, Instant},
 };
 
 use fastrand::Rng;
-use hugewise_evidence::observation::RegionOfInterest;
-use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, reading::Reading, units::Bytes};
+use hugewise_linux::{proc::vmstat::VmStat, reading::Reading, units::Bytes};
 
 use crate::{
     analysis,
-    comparison::{Comparison, Figure, LeftOut, Round},
-    execution::{self, ExecutionError, Launch, Output},
-    experiment::{Experiment, ExperimentError, Progress, name_figures},
-    fragmentation::{Held, HostError},
+    comparison::{Comparison, Round},
+    execution::{ExecutionError, Output},
+    experiment::{Experiment, ExperimentError, Progress},
     host_memory,
     machine::{Machine, available_memory},
     schedule::{self, Slot},
-    serving::{self, Session},
     stopping::{Blocks, MIN_BLOCKS, TimeLimit},
     turns::{
         obstacle,
         sliced::{self, ToRun},
     },
-    workload::{Conditions, Prepared, is_of_pauses},
+    workload::{Conditions, is_of_pauses},
 };
 
 const GOT_BACK: &str = "the host of this virtual machine takes back free memory (free page reporting): before the runs, \
@@ -34,8 +32,8 @@ const GOT_BACK: &str = "the host of this virtual machine takes back free memory 
 
 /// The state of an experiment of whole runs.
 struct Rounds {
-    /// Memory on base pages for which a pool must have room, for each case.
-    memory_on_base: Vec<Option<Bytes>>,
+    /// Memory on base pages for which a pool must have room, for each program of each case.
+    memory_on_base: Vec<Vec<Option<Bytes>>>,
     /// Cases and arms that were prepared before.
     ready: BTreeSet<(usize, usize)>,
     time: TimeLimit,
@@ -54,7 +52,7 @@ impl Experiment<'_> {
         let (cases, arms, warm_up) = (self.cases.len(), self.design.arms.len(), self.design.warm_up);
         let (fewest, most) = self.rules.blocks.bounds();
         let mut rounds = Rounds {
-            memory_on_base: vec![None; cases],
+            memory_on_base: self.cases.iter().map(|case| vec![None; case.programs.len()]).collect(),
             ready: BTreeSet::new(),
             time: TimeLimit::new(begin, self.rules.blocks),
             turns: vec![None; cases],
@@ -117,10 +115,8 @@ impl Experiment<'_> {
                     {
                         rounds.turns[first.case] = Some(false);
                         result.rounds.retain(|round| (round.case, round.block) != (first.case, first.block));
-                        let workload = &self.cases[first.case].workload.name;
-                        result
-                            .notes
-                            .push(obstacle::note(workload, &format!("in turns, one failed: {error}")));
+                        let why = format!("in turns, one failed: {error}");
+                        result.notes.push(obstacle::note(&self.cases[first.case].name(), &why));
                     }
                     done => return done,
                 }
@@ -159,7 +155,7 @@ impl Experiment<'_> {
         let warm_ups: Vec<&Round> = result.rounds.iter().filter(is_warm_up).collect();
         let obstacle = obstacle::obstacle(figure, &warm_ups, &available_memory(self.root));
         if let Some(obstacle) = &obstacle {
-            result.notes.push(obstacle::note(&self.cases[case].workload.name, obstacle));
+            result.notes.push(obstacle::note(&self.cases[case].name(), obstacle));
         }
         obstacle.is_none()
     }
@@ -175,7 +171,7 @@ impl Experiment<'_> {
         let (mut pools, mut prepared, mut runs) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for &slot in slots {
             let scratch = self.folder_of(slot)?;
-            let memory_on_base = rounds.memory_on_base[slot.case];
+            let memory_on_base = rounds.memory_on_base[slot.case][0];
             let conditions =
                 Conditions { sizes: self.sizes, scratch: &scratch, memory_on_base, session: None };
             let ready = self.prepare(slot, &conditions, &mut pools, machine, &mut rounds.ready, result);
@@ -217,148 +213,5 @@ impl Experiment<'_> {
     fn suffices(&self, blocks: usize, so_far: &Comparison) -> bool {
         let decided = || (0..self.cases.len()).all(|case| analysis::suffices(so_far, case));
         matches!(self.rules.blocks, Blocks::UntilDecided(_)) && blocks >= MIN_BLOCKS && decided()
-    }
-
-    fn run_slot(
-        &self,
-        slot: Slot,
-        rounds: &mut Rounds,
-        machine: &mut Machine,
-        result: &mut Comparison,
-    ) -> Result<(), ExperimentError> {
-        let Some(service) = &self.cases[slot.case].service else {
-            return self.run_prepared(slot, None, rounds, machine, result);
-        };
-        if result.leaves_out(slot.case, slot.arm) {
-            return Ok(());
-        }
-        let failed = |error| ExperimentError::execution(&self.describe(slot), error);
-        let marked = machine.mark(Launch::default());
-        let mut session = Session::open(service, marked, self.scratch, self.interrupt).map_err(failed)?;
-        let run = self.run_prepared(slot, Some(&mut session), rounds, machine, result);
-        let closed = session.close().map_err(failed);
-        run.and(closed)
-    }
-
-    fn run_prepared(
-        &self,
-        slot: Slot,
-        session: Option<&mut Session<'_>>,
-        rounds: &mut Rounds,
-        machine: &mut Machine,
-        result: &mut Comparison,
-    ) -> Result<(), ExperimentError> {
-        let conditions = Conditions {
-            sizes: self.sizes,
-            scratch: self.scratch,
-            memory_on_base: rounds.memory_on_base[slot.case],
-            session: session.as_deref(),
-        };
-        let pools = &mut BTreeMap::new();
-        let Some(prepared) = self.prepare(slot, &conditions, pools, machine, &mut rounds.ready, result)
-        else {
-            return Ok(());
-        };
-        let left = rounds.time.left();
-        let timeout = self.rules.timeout.into_iter().chain(left).min();
-        let (round, named_by_run, mapped) = match self.run(slot, &prepared, session, machine, timeout) {
-            // The workload runs on the reference but not on this backing: that is a result.
-            Err(ExperimentError::Run { reason, .. }) if slot.block.is_none() && slot.arm > 0 => {
-                result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason });
-                return Ok(());
-            }
-            Err(ExperimentError::Execution { source: ExecutionError::TimedOut { .. }, .. })
-                if timeout == left && left.is_some() =>
-            {
-                return Err(ExperimentError::OutOfTime);
-            }
-            run => run?,
-        };
-        name_figures(&mut result.cases[slot.case], named_by_run);
-        if self.design.arms[slot.arm] == Backing::Base.into() {
-            let peak = round.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64));
-            let needed = peak.map(|peak| match available_memory(self.root) {
-                Reading::Known(available) => pool_room(peak, mapped, available),
-                Reading::Unknown { .. } => peak,
-            });
-            rounds.memory_on_base[slot.case] = needed.max(rounds.memory_on_base[slot.case]);
-        }
-        result.rounds.push(round);
-        Ok(())
-    }
-
-    /// The round, the figures that the run named, and the largest size of its mappings.
-    fn run(
-        &self,
-        slot: Slot,
-        prepared: &Prepared,
-        session: Option<&mut Session<'_>>,
-        machine: &Machine,
-        timeout: Option<Duration>,
-    ) -> Result<(Round, Vec<Figure>, Bytes), ExperimentError> {
-        let what = || self.describe(slot);
-        let launch = machine.mark(prepared.launch.clone());
-        if let RegionOfInterest::JavaHeap(log) = &prepared.region {
-            // The log of the previous run contains the addresses of another heap.
-            let _ = fs::remove_file(log);
-        }
-        // Before each run, because a run that allocates and frees memory makes free memory contiguous.
-        let mut held = self.fragment(slot)?;
-        let mut observer = self.observer(prepared);
-        let before = VmStat::read(self.root).ok();
-        let executed = match session {
-            Some(session) => {
-                serving::run(&launch, session, &mut observer, self.scratch, timeout, self.interrupt)
-            }
-            None => execution::run(&launch, &mut observer, self.scratch, timeout, self.interrupt),
-        };
-        let execution = executed.map_err(|source| match source {
-            ExecutionError::Interrupted => ExperimentError::Interrupted,
-            source => ExperimentError::Execution { what: what(), source },
-        })?;
-        let given_up = held.as_mut().is_some_and(|held| !held.is_held());
-        let huge_pages_left = held.as_ref().map(|held| held.outcome.blocks_left.0);
-        drop(held);
-        // A program that Ctrl-C ended has not failed.
-        if self.interrupt.signal().is_some() {
-            return Err(ExperimentError::Interrupted);
-        }
-        let failures = before.zip(VmStat::read(self.root).ok());
-        let thp_fallbacks = failures.and_then(|(before, after)| after.growth(&before, "thp_fault_fallback"));
-        let (mut round, named_by_run) = self.judge(slot, prepared, &execution, &observer, thp_fallbacks)?;
-        round.huge_pages_left = huge_pages_left;
-        if given_up {
-            let why = "the process that fragments memory was killed during the run: leave more memory to the \
-                       program with --fragmented=SIZE";
-            round.fell_back = Some(why.to_owned());
-        }
-        Ok((round, named_by_run, observer.largest_mapped))
-    }
-
-    fn fragment(&self, slot: Slot) -> Result<Option<Held>, ExperimentError> {
-        let Some(fragmenter) = self.fragmenter else { return Ok(None) };
-        fragmenter.fragment(self.interrupt, &mut |_, _| {}).map(Some).map_err(|error| match error {
-            HostError::Interrupted => ExperimentError::Interrupted,
-            error => ExperimentError::Run { what: self.describe(slot), reason: error.to_string() },
-        })
-    }
-}
-
-/// Room that a pool must have for a program: the kernel reserves pages when memory is mapped, so what is mapped
-/// counts, too. A program that maps more than half of the `available` memory does not touch most of it.
-fn pool_room(peak: Bytes, mapped: Bytes, available: Bytes) -> Bytes {
-    if mapped > Bytes(available.0 / 2) { peak } else { peak.max(mapped) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pool_has_room_for_what_is_mapped_but_not_for_reserved_address_space() {
-        let [peak, available] = [Bytes(300), Bytes(8000)];
-        assert_eq!(pool_room(peak, Bytes(1000), available), Bytes(1000));
-        assert_eq!(pool_room(peak, Bytes(200), available), peak);
-        assert_eq!(pool_room(peak, Bytes(1 << 40), available), peak);
     }
 }

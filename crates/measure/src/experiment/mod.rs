@@ -1,5 +1,7 @@
 //! The experiment: every case on every backing, in blocks, with a check of each run's coverage.
 
+mod case;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -16,36 +18,25 @@ use hugewise_linux::{
     interrupt::Interrupt,
     pages::coverage::Coverage,
     proc::meminfo,
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     units::{Bytes, PageSize},
 };
 use hugewise_plan::malloc::OffHeap;
 
+pub use self::case::{CaseToRun, Program};
 use crate::{
     analysis,
-    comparison::{self, ArmBacking, Case, Comparison, Design, Figure, LeftOut, Round},
+    comparison::{
+        self, Case, CaseServer, Comparison, Design, Figure, LeftOut, ProgramBacking, Round, ServerCoverage,
+    },
     execution::{Execution, ExecutionError},
     fragmentation::{Fragmenter, Free},
     machine::Machine,
     schedule::Slot,
-    serving::Service,
     stopping::Blocks,
-    workload::{Conditions, Prepared, Results, Workload},
+    workload::{Conditions, Prepared, Results, servers},
 };
-
-/// A workload with one set of parameter values.
-#[derive(Debug)]
-pub struct CaseToRun {
-    pub workload: Workload,
-    /// What is run with it if it is a server.
-    pub service: Option<Service>,
-    pub embedded: bool,
-    /// The command line as given, of a server or a program, with parameters by name; empty for the native workload.
-    pub command: Vec<String>,
-    /// Values from `--parameter-list`, by name.
-    pub parameters: BTreeMap<String, String>,
-}
 
 /// Rules of the experiment beyond the design.
 #[derive(Clone, Copy, Debug)]
@@ -155,9 +146,7 @@ impl Experiment<'_> {
         Ok(result)
     }
 
-    /// Prepares a run for which the pools must hold `pools` as well, to which its own demand is added. `None`
-    /// if that arm is left out. `ready`: the cases and arms that were prepared before, so that their notes
-    /// are printed once.
+    /// Prepares a run of one program: [`Experiment::prepare_all`].
     pub(crate) fn prepare(
         &self,
         slot: Slot,
@@ -167,38 +156,82 @@ impl Experiment<'_> {
         ready: &mut BTreeSet<(usize, usize)>,
         result: &mut Comparison,
     ) -> Option<Prepared> {
+        self.prepare_all(slot, std::slice::from_ref(conditions), pools, machine, ready, result)?.pop()
+    }
+
+    /// Prepares the programs of a run, with the conditions of each. The pools must hold `pools` as well, to which the
+    /// demand of the run is added. `None` if that arm is left out. `ready`: the cases and arms that were prepared
+    /// before, so that their notes are printed once.
+    pub(crate) fn prepare_all(
+        &self,
+        slot: Slot,
+        conditions: &[Conditions<'_>],
+        pools: &mut BTreeMap<PageSize, Bytes>,
+        machine: &mut Machine,
+        ready: &mut BTreeSet<(usize, usize)>,
+        result: &mut Comparison,
+    ) -> Option<Vec<Prepared>> {
         if result.leaves_out(slot.case, slot.arm) {
             return None;
         }
-        let arm = self.design.arms[slot.arm];
-        let case = &self.cases[slot.case];
-        let prepared = case.workload.prepare(arm, conditions).and_then(|prepared| {
+        let prepared = self.prepare_programs(slot, conditions, machine).and_then(|prepared| {
             let mut needed = pools.clone();
-            for (size, bytes) in &prepared.pools {
+            for (size, bytes) in prepared.iter().flat_map(|prepared| &prepared.pools) {
                 *needed.entry(*size).or_default() += *bytes;
-            }
-            if arm.backing == Backing::Thp || arm.off_heap == Some(OffHeap::Thp) {
-                machine.provide_thp(prepared.shared_memory && arm.backing == Backing::Thp)?;
             }
             machine.provide_pools(&needed, self.interrupt)?;
             *pools = needed;
             Ok(prepared)
         });
-        match prepared {
-            Ok(prepared) => {
-                if ready.insert((slot.case, slot.arm)) && !prepared.notes.is_empty() {
-                    result.notes.push(format!("{}: {}", self.describe(slot), prepared.notes.join("; ")));
-                }
-                Some(prepared)
-            }
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
             Err(reason) => {
                 result.left_out.push(LeftOut { case: slot.case, arm: slot.arm, reason: reason.into() });
-                None
+                return None;
+            }
+        };
+        if ready.insert((slot.case, slot.arm)) {
+            let backings = self.design.arms[slot.arm].of_programs();
+            for ((program, backing), prepared) in
+                self.cases[slot.case].programs.iter().zip(backings).zip(&prepared)
+            {
+                let of = match program.name.as_str() {
+                    "" => self.describe(slot),
+                    name => format!("{name} on {backing}"),
+                };
+                let note = format!("{of}: {}", prepared.notes.join("; "));
+                // A server has the same backing in several arms.
+                if !prepared.notes.is_empty() && !result.notes.contains(&note) {
+                    result.notes.push(note);
+                }
             }
         }
+        Some(prepared)
     }
 
-    /// The round of a run that ended, with its figures, and whether it got its pages.
+    fn prepare_programs(
+        &self,
+        slot: Slot,
+        conditions: &[Conditions<'_>],
+        machine: &mut Machine,
+    ) -> Result<Vec<Prepared>, Reason> {
+        let programs = self.cases[slot.case].programs.iter();
+        let backings = self.design.arms[slot.arm].of_programs();
+        let mut all = Vec::new();
+        for ((program, backing), conditions) in programs.zip(backings).zip(conditions) {
+            let prepared = program
+                .workload
+                .prepare(backing, conditions)
+                .map_err(|why| Reason::new(of_server(&program.name, &why.to_string())))?;
+            if backing.backing == Backing::Thp || backing.off_heap == Some(OffHeap::Thp) {
+                machine.provide_thp(prepared.shared_memory && backing.backing == Backing::Thp)?;
+            }
+            all.push(prepared);
+        }
+        Ok(all)
+    }
+
+    /// The round of a run of one program: [`Experiment::judge_all`].
     pub(crate) fn judge(
         &self,
         slot: Slot,
@@ -207,16 +240,73 @@ impl Experiment<'_> {
         observer: &Observer,
         thp_fallbacks: Option<u64>,
     ) -> Result<(Round, Vec<Figure>), ExperimentError> {
+        let ended = [Ended { prepared, execution, observer }];
+        let Judged { round, named_by_run, .. } = self.judge_all(slot, &ended, thp_fallbacks)?;
+        Ok((round, named_by_run))
+    }
+
+    /// The round of a run that ended, with its figures, and whether it got its pages.
+    pub(crate) fn judge_all(
+        &self,
+        slot: Slot,
+        ended: &[Ended<'_>],
+        thp_fallbacks: Option<u64>,
+    ) -> Result<Judged, ExperimentError> {
         let what = self.describe(slot);
-        if let Some(failure) = execution.failure() {
-            let who = if self.cases[slot.case].service.is_some() { "driver" } else { "program" };
+        let case = &self.cases[slot.case];
+        // Servers have the same driver.
+        if let Some(failure) = ended.first().and_then(|ended| ended.execution.failure()) {
+            let who = if case.driver.is_empty() { "program" } else { "driver" };
             return Err(ExperimentError::run(&what, format!("the {who} ended with {failure}")));
         }
-        let workload = &self.cases[slot.case].workload;
-        let Results { figures, named_by_run, coverage, off_heap_coverage } = workload
-            .results(prepared, execution, observer)
-            .map_err(|why| ExperimentError::run(&what, why))?;
-        let ArmBacking { backing, off_heap } = self.design.arms[slot.arm];
+        let mut round = Round {
+            case: slot.case,
+            arm: slot.arm,
+            block: slot.block,
+            fell_back: None,
+            figures: BTreeMap::new(),
+            turns: None,
+            coverage: None,
+            off_heap_coverage: None,
+            server_coverage: Vec::new(),
+            huge_pages_left: None,
+        };
+        let (mut named, mut peaks, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+        let backings = self.design.arms[slot.arm].of_programs();
+        for ((program, backing), ended) in case.programs.iter().zip(backings).zip(ended) {
+            let results = program
+                .workload
+                .results(ended.prepared, ended.execution, ended.observer)
+                .map_err(|why| ExperimentError::run(&what, of_server(&program.name, &why.to_string())))?;
+            let why = self.fell_back(program, backing, ended, &results, thp_fallbacks);
+            round.fell_back = round.fell_back.or(why.map(|why| of_server(&program.name, &why)));
+            let coverage = results.coverage.known().and_then(Coverage::share);
+            if program.name.is_empty() {
+                round.coverage = coverage;
+                round.off_heap_coverage = results.off_heap_coverage.known().and_then(Coverage::share);
+            } else {
+                round.server_coverage.push(ServerCoverage { server: program.name.clone(), coverage });
+            }
+            peaks.push(results.figures.get("peak_memory").map(|bytes| Bytes(*bytes as u64)));
+            named.extend(results.named_by_run);
+            figures.push((program.name.as_str(), results.figures));
+        }
+        round.figures = match (&mut figures[..], case.servers().next()) {
+            ([(_, figures)], None) => std::mem::take(figures),
+            (each, _) => servers::values(each, &case.workload().printed_figures()),
+        };
+        Ok(Judged { round, named_by_run: named, peaks })
+    }
+
+    /// Why a program did not get the pages of its backing; `None` if it did.
+    fn fell_back(
+        &self,
+        program: &Program,
+        ProgramBacking { backing, off_heap }: ProgramBacking,
+        ended: &Ended<'_>,
+        results: &Results,
+        thp_fallbacks: Option<u64>,
+    ) -> Option<String> {
         // On fragmented memory the cost of missing huge pages is the question.
         let least = match (backing, self.fragmenter) {
             (Backing::Thp, Some(_)) => 0.0,
@@ -225,30 +315,19 @@ impl Experiment<'_> {
         let fell_back = |backing, coverage: &Reading<Coverage>, through_malloc| {
             let evidence = Evidence {
                 coverage: coverage.known().ok_or_else(|| coverage.reason().unwrap_or_default()),
-                output: &execution.output,
+                output: &ended.execution.output,
                 thp_fallbacks,
                 through_malloc,
             };
             proof::fell_back(backing, &evidence, self.sizes, least)
         };
-        let of_heap = fell_back(backing, &coverage, workload.is_asked_through_malloc(observer));
+        let through_malloc = program.workload.is_asked_through_malloc(ended.observer);
+        let of_heap = fell_back(backing, &results.coverage, through_malloc);
         let outside = || {
-            let why = fell_back(off_heap?.into(), &off_heap_coverage, true)?;
+            let why = fell_back(off_heap?.into(), &results.off_heap_coverage, true)?;
             Some(format!("outside the heap, {why}"))
         };
-        let Slot { case, arm, block } = slot;
-        let round = Round {
-            case,
-            arm,
-            block,
-            fell_back: of_heap.or_else(outside),
-            figures,
-            turns: None,
-            coverage: coverage.known().and_then(Coverage::share),
-            off_heap_coverage: off_heap_coverage.known().and_then(Coverage::share),
-            huge_pages_left: None,
-        };
-        Ok((round, named_by_run))
+        of_heap.or_else(outside)
     }
 
     /// An observer of the regions that this experiment compares.
@@ -274,17 +353,27 @@ impl Experiment<'_> {
         let case = &self.cases[slot.case];
         let parameters: String =
             case.parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-        format!("{}{parameters} on {}", case.workload.name, self.design.arms[slot.arm])
+        format!("{}{parameters} on {}", case.name(), self.design.arms[slot.arm])
     }
 
     fn empty_comparison(&self) -> Comparison {
-        let case = |case: &CaseToRun| Case {
-            workload: case.workload.name.clone(),
-            embedded: case.embedded,
-            command: case.command.clone(),
-            driver: case.service.as_ref().map(|service| service.driver.clone()).unwrap_or_default(),
-            parameters: case.parameters.clone(),
-            figures: case.workload.figures(),
+        let server = |server: &Program| CaseServer {
+            name: server.name.clone(),
+            workload: server.workload.name.clone(),
+            command: server.command.clone(),
+        };
+        let case = |case: &CaseToRun| {
+            let servers: Vec<CaseServer> = case.servers().map(server).collect();
+            let command = if servers.is_empty() { case.programs[0].command.clone() } else { Vec::new() };
+            Case {
+                workload: case.name(),
+                embedded: case.embedded,
+                command,
+                servers,
+                driver: case.driver.clone(),
+                parameters: case.parameters.clone(),
+                figures: case.figures(),
+            }
         };
         Comparison {
             schema: "hugewise.compare/2".to_owned(),
@@ -294,6 +383,7 @@ impl Experiment<'_> {
             design: self.design.clone(),
             cases: self.cases.iter().map(case).collect(),
             backings: Vec::new(),
+            effects: Vec::new(),
             left_out: Vec::new(),
             rounds: Vec::new(),
             live: None,
@@ -301,6 +391,28 @@ impl Experiment<'_> {
             notes: Vec::new(),
         }
     }
+}
+
+/// A program of a run that ended.
+pub(crate) struct Ended<'a> {
+    pub(crate) prepared: &'a Prepared,
+    /// That of a server has the output of its driver.
+    pub(crate) execution: &'a Execution,
+    pub(crate) observer: &'a Observer,
+}
+
+/// What is known of a run that ended.
+pub(crate) struct Judged {
+    pub(crate) round: Round,
+    /// The figures that it named.
+    pub(crate) named_by_run: Vec<Figure>,
+    /// Peak memory of each program.
+    pub(crate) peaks: Vec<Option<Bytes>>,
+}
+
+/// A reason, with the server that it is about; `name` is empty for one program.
+fn of_server(name: &str, reason: &str) -> String {
+    if name.is_empty() { reason.to_owned() } else { format!("{name}: {reason}") }
 }
 
 /// Puts the figures named by the first run before those of the process: the first figure decides the verdict.
