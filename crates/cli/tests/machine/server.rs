@@ -324,7 +324,7 @@ fn two_by_name() -> TestResult {
     let client = compile(folder.path(), "client", CLIENT)?;
     let (db, app) = (format!("db={reader} {{port}}"), format!("app={reader} {{port}} {{port:db}}"));
     let make = || {
-        let mut command = hugewise(&["compare", "--json", "--rounds", "3", "-b", "base,thp"]);
+        let mut command = hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp"]);
         command.args(["--server", &db, "--server", &app, "--ready", "{port}"]);
         command.args(["--operations", "requests: ([0-9]+)", "--", &client, "{port:app}", "{port:db}"]);
         command
@@ -342,7 +342,7 @@ fn two_by_name() -> TestResult {
     let names: Vec<&str> =
         comparison.cases[0].figures.iter().take(3).map(|figure| figure.name.as_str()).collect();
     assert_eq!(names, ["cpu_per_operation", "db_cpu_per_operation", "app_cpu_per_operation"]);
-    assert_eq!(comparison.rounds.iter().filter(|round| round.block.is_some()).count(), 12);
+    assert_eq!(comparison.rounds.iter().filter(|round| round.block.is_some()).count(), 4);
     for round in &comparison.rounds {
         let backings = comparison.design.arms[round.arm].servers();
         // Without a fallback each server has the pages of its own backing, whatever the other has.
