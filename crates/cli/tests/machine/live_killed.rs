@@ -162,7 +162,8 @@ fn reported(
 ) -> Result<&'static str, Box<dyn Error>> {
     if ran.status.code() == Some(2) {
         let in_turns = format!("process {pid} ended before a turn was complete");
-        let at_start = [format!("there is no process {pid}"), "ended while its memory was read".to_owned()];
+        let at_start =
+            [format!("there is no process {pid}"), format!("process {pid} ended before its memory was read")];
         let is_reported = ran.stderr.contains(&in_turns)
             || moment.changes == 0 && at_start.iter().any(|words| ran.stderr.contains(words));
         if !is_reported || !ran.stdout.is_empty() {

@@ -373,8 +373,8 @@ fn one_of_two_fails() -> TestResult {
     let folder = tempfile::tempdir()?;
     let (script, log) = (folder.path().join("log.sh"), folder.path().join("log"));
     fs::write(&script, format!("echo $1 >> {}", path(&log)?))?;
-    let note = |text: &str| Ok::<_, Box<dyn Error>>(format!("{0}=sh {1} {2}-{0}", text, path(&script)?, "x"));
-    let (of_db, of_app) = (note("db")?, note("app")?);
+    let script = path(&script)?;
+    let (of_db, of_app) = (format!("db=sh {script} x-db"), format!("app=sh {script} x-app"));
     let make = || {
         let mut command = hugewise(&["compare", "--rounds", "1", "-b", "base"]);
         command.args(["--server", "db=sh -c 'echo up; sleep 1000'"]);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hugewise_linux::{hugepages::backing::Backing, units::Bytes};
+use hugewise_linux::hugepages::backing::Backing;
 
 use super::*;
-use crate::comparison::{Design, LeftOut, Machine, Turns};
+use crate::comparison::{LeftOut, Turns};
 
 /// A case with the figure `wall`; `runs[arm][block]` is in seconds.
 fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
@@ -26,27 +26,6 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
         })
     });
     Comparison {
-        schema: "hugewise.compare/2".to_owned(),
-        version: "0.1.0".to_owned(),
-        started_unix_seconds: 0,
-        machine: Machine {
-            kernel: "6.12.0".to_owned(),
-            architecture: "x86_64".to_owned(),
-            cpu: None,
-            cpus: 2,
-            memory: Bytes(8 << 30),
-            host_takes_back_free_memory: false,
-            random_read: None,
-        },
-        design: Design {
-            arms: arms[..runs.len()].iter().map(|backing| (*backing).into()).collect(),
-            rounds: runs[0].len(),
-            warm_up: 0,
-            seed: 1,
-            aa: false,
-            turns: false,
-            fragmented: None,
-        },
         cases: vec![Case {
             workload: "test".to_owned(),
             embedded: false,
@@ -56,13 +35,8 @@ fn comparison(better: Better, runs: &[&[f64]]) -> Comparison {
             parameters: BTreeMap::new(),
             figures: vec![figure],
         }],
-        left_out: Vec::new(),
-        backings: Vec::new(),
-        effects: Vec::new(),
         rounds: rounds.collect(),
-        live: None,
-        changes: Vec::new(),
-        notes: Vec::new(),
+        ..Comparison::of_arms(arms[..runs.len()].iter().map(|backing| (*backing).into()).collect())
     }
 }
 

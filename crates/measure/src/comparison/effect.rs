@@ -54,6 +54,6 @@ pub struct Interaction {
     #[schemars(with = "String")]
     pub backing: Backing,
     /// The ratio of the effect while the other server is on this backing, divided by the ratio while it is on base,
-    /// with a 95 % interval. An interval that contains 1 is no sign of a dependence; null without enough blocks.
+    /// with a 95 % interval. If it contains 1, no dependence is shown. Null without enough blocks.
     pub ratio: Option<Ratio>,
 }

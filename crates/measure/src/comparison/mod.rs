@@ -321,3 +321,41 @@ pub struct FigureSummary {
     /// Divided by the figure of arm 0, within blocks, inverted so that below 1 is better; null for arm 0.
     pub ratio: Option<Ratio>,
 }
+
+#[cfg(test)]
+impl Comparison {
+    /// A comparison of these arms, still without cases and rounds.
+    pub(crate) fn of_arms(arms: Vec<ArmBacking>) -> Comparison {
+        Comparison {
+            schema: String::new(),
+            version: String::new(),
+            started_unix_seconds: 0,
+            machine: Machine {
+                kernel: String::new(),
+                architecture: String::new(),
+                cpu: None,
+                cpus: 2,
+                memory: Bytes(8 << 30),
+                host_takes_back_free_memory: false,
+                random_read: None,
+            },
+            design: Design {
+                arms,
+                rounds: 0,
+                warm_up: 0,
+                seed: 1,
+                aa: false,
+                turns: false,
+                fragmented: None,
+            },
+            cases: Vec::new(),
+            left_out: Vec::new(),
+            backings: Vec::new(),
+            effects: Vec::new(),
+            rounds: Vec::new(),
+            live: None,
+            changes: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}

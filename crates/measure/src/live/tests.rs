@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    comparison::{Better, Case, Design, Machine, live::Live},
+    comparison::{Better, Case, live::Live},
     verdict::Verdict,
 };
 
@@ -105,27 +105,6 @@ fn settings() -> LiveSettings {
 fn compared(process: &mut Made, settings: &LiveSettings, aa: bool) -> Comparison {
     let arms = if aa { [Backing::Base; 2] } else { [Backing::Base, Backing::Thp] };
     let mut comparison = Comparison {
-        schema: String::new(),
-        version: String::new(),
-        started_unix_seconds: 0,
-        machine: Machine {
-            kernel: String::new(),
-            architecture: String::new(),
-            cpu: None,
-            cpus: 1,
-            memory: hugewise_linux::units::Bytes::ZERO,
-            host_takes_back_free_memory: false,
-            random_read: None,
-        },
-        design: Design {
-            arms: arms.map(Into::into).to_vec(),
-            rounds: 0,
-            warm_up: 0,
-            seed: 11,
-            aa,
-            turns: false,
-            fragmented: None,
-        },
         cases: vec![Case {
             workload: "made".to_owned(),
             embedded: false,
@@ -135,14 +114,11 @@ fn compared(process: &mut Made, settings: &LiveSettings, aa: bool) -> Comparison
             parameters: BTreeMap::new(),
             figures: quantities().into_iter().map(|quantity| quantity.figure).collect(),
         }],
-        left_out: Vec::new(),
-        backings: Vec::new(),
-        effects: Vec::new(),
-        rounds: Vec::new(),
         live: Some(Live::new(1, "heap", settings.turn)),
-        changes: Vec::new(),
-        notes: Vec::new(),
+        ..Comparison::of_arms(arms.map(Into::into).to_vec())
     };
+    comparison.design.seed = 11;
+    comparison.design.aa = aa;
     conduct(process, &quantities(), settings, &mut comparison, &mut |_| {});
     analysis::analyse(&mut comparison);
     comparison

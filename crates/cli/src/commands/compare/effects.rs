@@ -1,7 +1,10 @@
 //! The effects of the backings of several servers as rows, shared by the text and the HTML page.
 
 use hugewise_measure::{
-    comparison::{Case, effect::Effect},
+    comparison::{
+        Case,
+        effect::{Effect, Interaction},
+    },
     verdict::Verdict,
 };
 use serde::Serialize;
@@ -52,9 +55,9 @@ fn own_cpu(effect: &Effect) -> Option<String> {
 
 /// How the effects depend on the backings of other servers, in sentences.
 pub fn interactions(group: &Group<'_>) -> Vec<String> {
-    let sentences = |(case, effect): (&'_ Case, &Effect)| -> Vec<String> {
+    let sentences = |(case, effect): (&Case, &Effect)| -> Vec<String> {
         let name = group.of_effect(case, effect);
-        let sentence = |interaction: &hugewise_measure::comparison::effect::Interaction| {
+        let sentence = |interaction: &Interaction| {
             let ratio = interaction.ratio?;
             let other = format!("{}={}", interaction.server, interaction.backing);
             let depends = match ratio {

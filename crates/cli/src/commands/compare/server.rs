@@ -63,7 +63,7 @@ pub struct Server {
 }
 
 impl ServerArguments {
-    /// The names of the servers, as given; none if there is no server, or one without a name.
+    /// The names of the servers that have one, in the order given.
     pub fn names(&self) -> Vec<&str> {
         self.server.iter().filter_map(|text| named::split(text).0).collect()
     }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hugewise_linux::units::Bytes;
-
 use super::*;
 use crate::{
     analysis::{analyse, suffices},
-    comparison::{Better, CaseServer, Design, LeftOut, Machine, Round, ServerCoverage},
+    comparison::{Better, CaseServer, LeftOut, Round, ServerCoverage},
 };
 
 const BLOCKS: usize = 8;
@@ -47,27 +45,6 @@ fn comparison(cost: &dyn Fn(Backing, Backing) -> f64) -> Comparison {
         command: command.split(' ').map(str::to_owned).collect(),
     };
     Comparison {
-        schema: String::new(),
-        version: String::new(),
-        started_unix_seconds: 0,
-        machine: Machine {
-            kernel: String::new(),
-            architecture: String::new(),
-            cpu: None,
-            cpus: 2,
-            memory: Bytes(8 << 30),
-            host_takes_back_free_memory: false,
-            random_read: None,
-        },
-        design: Design {
-            arms: arms.into_iter().map(ArmBacking::of_servers).collect(),
-            rounds: BLOCKS,
-            warm_up: 0,
-            seed: 1,
-            aa: false,
-            turns: false,
-            fragmented: None,
-        },
         cases: vec![Case {
             workload: "java 25 + PostgreSQL".to_owned(),
             embedded: false,
@@ -84,13 +61,8 @@ fn comparison(cost: &dyn Fn(Backing, Backing) -> f64) -> Comparison {
                 better: Better::Lower,
             }],
         }],
-        left_out: Vec::new(),
-        backings: Vec::new(),
-        effects: Vec::new(),
         rounds,
-        live: None,
-        changes: Vec::new(),
-        notes: Vec::new(),
+        ..Comparison::of_arms(arms.into_iter().map(ArmBacking::of_servers).collect())
     }
 }
 

@@ -139,9 +139,10 @@ impl<'a> LiveHost<'a> {
         let now = match (host.read(), &host.refused) {
             // Missing privileges also prevent the reading.
             (Err(_), Some(refused)) => bail!("{refused}"),
-            (Err(_), None) if host.has_ended() => bail!("process {pid} ended while its memory was read"),
-            (now, _) => now?,
+            (now, _) => now,
         };
+        ensure!(!host.has_ended(), "process {pid} ended before its memory was read");
+        let now = now?;
         host.found = now.huge.pages().iter().map(|page| page.addresses.start).collect();
         host.learn(&now);
         Ok(host)

@@ -111,7 +111,6 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
     if let Some(refused) = &host.refused {
         bail!("{refused}");
     }
-    ensure!(!host.has_ended(), "process {name} ended while its memory was read");
     ensure!(
         host.pages() > 0,
         "{name} has no memory in this region that can be on huge pages: hugewise inspect {pid}"

@@ -103,14 +103,14 @@ final class ObjectStore<K, V> {
         return putWritten(key, bytes, value, expiry, isWanted, old);
     }
 
-    /// Whether nothing has to know of a write, unless work on some key begins meanwhile.
+    /// Whether a put needs no more than the entry: no writer, no present entry, and no work on any key.
     private boolean canPutDirectly() {
         return !hasWriter() && !expiration.dependsOnPresent() && pending.isIdle();
     }
 
-    /// Adds or replaces a value, unless there is work on some key. It allocates nothing but the bytes of the key.
+    /// Adds or replaces a value, unless work on a key has begun. It allocates nothing but the bytes of the key.
     ///
-    /// @return whether there was none
+    /// @return whether none had begun
     private boolean putDirectly(K key, V value, @Nullable Integer expiry, LongConsumer old) {
         byte[] bytes = codec.bytes(key);
         int time = expiry == null ? expiration.afterWrite(key, value, null) : expiry;

@@ -19,7 +19,7 @@ final class Pending<V> {
     private final ConcurrentMap<KeyBytes, Load<V>> loads = new ConcurrentHashMap<>();
     private final ConcurrentMap<KeyBytes, Change> changes = new ConcurrentHashMap<>();
     private final LongFunction<ReentrantLock> locks;
-    /// The turn of a write of any key while there is no work under way.
+    /// The turn of any write: whether there is no work on any key.
     final LongPredicate whileIdle = _ -> isIdle();
 
     /// @param locks returns the lock that a write of a key holds, by the key's hash
