@@ -13,7 +13,7 @@ final class Compaction {
     /// A segment with a smaller share of bytes in use is emptied before others.
     private static final double SPARSE = 0.5;
     /// With a greater share of dead bytes, the segment that has most is emptied, instead of an eviction.
-    private static final double SLACK = 0.04;
+    private static final double SLACK = 0.03;
 
     final LongAdder inserted = new LongAdder();
     private final Segments segments;
