@@ -3,6 +3,7 @@ package io.hugewise.cache;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongConsumer;
+import java.util.function.LongUnaryOperator;
 
 /// Entries that are in the index: moves them to other segments, and removes them from the index. Any thread may call
 /// its methods.
@@ -49,20 +50,29 @@ final class LiveEntries {
     }
 
     /// Calls a function with all entries of a closed segment, also with those that are not in the index any more.
-    ///
-    /// Buckets and frequencies of several entries are read before, so that a CPU waits for several cache lines at the same time.
     void forEach(int segment, Visitor visitor) {
+        forEach(segment, hash -> index.firstWord(hash) + sketch.frequency(hash), visitor);
+    }
+
+    /// Calls a function with all entries of a closed segment. What it needs of several entries is read before, so that a CPU
+    /// waits for several cache lines at the same time.
+    ///
+    /// @param reader reads what is needed of a hash
+    private void forEach(int segment, LongUnaryOperator reader, Visitor visitor) {
         long[] batch = new long[BATCH];
         long[] hashes = new long[BATCH];
         long entry = segments.address(segment);
         long end = entry + Log.end(segments, segment);
         while (entry < end) {
             int count = 0;
-            long read = 0;
             for (; entry < end && count < BATCH; entry += layout.size(entry), count++) {
                 batch[count] = entry;
                 hashes[count] = hash(entry);
-                read += index.firstWord(hashes[count]) + sketch.frequency(hashes[count]);
+            }
+            // In a loop of its own, as short as possible: more reads are under way at the same time.
+            long read = 0;
+            for (int i = 0; i < count; i++) {
+                read += reader.applyAsLong(hashes[i]);
             }
             firstWords = read;
             for (int i = 0; i < count; i++) {
@@ -173,32 +183,48 @@ final class LiveEntries {
         drop(entry, hash, isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.SIZE);
     }
 
-    /// Removes an entry from the index, if it is there.
-    void drop(long entry, long hash, RemovalCause cause) {
+    private void drop(long entry, long hash, RemovalCause cause) {
+        if (remove(entry, hash)) {
+            dropped(entry);
+            count(cause, 1, bytes(entry));
+            removals.removed(entry, cause);
+        }
+    }
+
+    /// Removes an entry from the index.
+    ///
+    /// @return whether it was there
+    private boolean remove(long entry, long hash) {
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
         try {
             long at = index.place(entry, hash);
             if (at == 0) {
-                return;
+                return false;
             }
             removals.leaving(entry, hash);
             leaving.accept(hash);
             index.remove(at, hash);
+            return true;
         } finally {
             stripe.unlock();
         }
-        dropped(entry);
+    }
+
+    private void count(RemovalCause cause, long entries, long bytes) {
         if (cause.wasEvicted()) {
-            evicted.increment();
-            evictedBytes.add(bytes(entry));
+            evicted.add(entries);
+            evictedBytes.add(bytes);
         }
-        removals.removed(entry, cause);
     }
 
     /// Retires the parts of an entry that is not in the index any more.
     void dropped(long entry) {
         segments.addLive(entry, -layout.size(entry));
+        retireParts(entry);
+    }
+
+    private void retireParts(long entry) {
         for (int i = layout.parts(entry) - 1; i >= 0; i--) {
             retired.addChunk(layout.part(entry, i));
         }
@@ -206,7 +232,16 @@ final class LiveEntries {
 
     /// Removes all entries of a closed segment, and retires it.
     void dropAll(int segment, RemovalCause cause) {
-        forEach(segment, (entry, hash) -> drop(entry, hash, cause));
+        long[] dropped = new long[2];
+        forEach(segment, index::firstWord, (entry, hash) -> {
+            if (remove(entry, hash)) {
+                retireParts(entry);
+                dropped[0]++;
+                dropped[1] += bytes(entry);
+                removals.removed(entry, cause);
+            }
+        });
+        count(cause, dropped[0], dropped[1]);
         retired.add(segment);
     }
 }
