@@ -4,7 +4,9 @@ use std::{env, io, time::Duration};
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
-    rehearsal::{self, HugetlbCall, HugetlbRequest, Rehearsal, SimulatedPools},
+    rehearsal::{
+        self, Conditions, Ending, HugetlbCall, HugetlbRequest, Placement, Rehearsal, SimulatedPools,
+    },
     units::Bytes,
 };
 
@@ -76,9 +78,14 @@ fn rehearse(
 ) -> Result<Rehearsal, DemandError> {
     let java = || line.java.clone();
     let flags_command = flags::flags_command(line, options)?;
-    rehearsal::rehearse(flags_command.command, sizes, pools, START_TIME_LIMIT).map_err(|source| match source
-        .kind()
-    {
+    let conditions = Conditions {
+        sizes,
+        pools,
+        placement: Placement::Upwards,
+        ending: Ending::Exit,
+        timeout: START_TIME_LIMIT,
+    };
+    rehearsal::rehearse(flags_command.command, &conditions).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => FlagsError::Start { java: java(), source }.into(),
         io::ErrorKind::TimedOut => FlagsError::TimedOut { java: java(), limit: START_TIME_LIMIT }.into(),
         _ => DemandError::Rehearse { java: java(), source },

@@ -6,6 +6,8 @@
 //! pools.
 
 mod simulated_pools;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -29,12 +31,44 @@ const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// Pages of each simulated pool; unlimited for a missing size.
 pub type SimulatedPools = BTreeMap<PageSize, Pages>;
 
+/// The conditions under which a program is rehearsed.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'a> {
+    pub sizes: &'a PageSizes,
+    pub pools: &'a SimulatedPools,
+    pub placement: Placement,
+    pub ending: Ending,
+    /// Time after which all processes are killed.
+    pub timeout: Duration,
+}
+
+/// The addresses of granted `mmap` requests without an address of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Apart from each other.
+    Upwards,
+    /// Each directly below the others, as the kernel does if no gap is large enough. The first one ends `offset` bytes
+    /// above a multiple of all page sizes.
+    Downwards { offset: Bytes },
+}
+
+/// The end of a rehearsal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The program exits.
+    Exit,
+    /// The program is killed when it first reads its standard input, if it has not exited before.
+    FirstRead,
+}
+
 /// The requests of a program, and its exit status and output.
 #[derive(Debug)]
 pub struct Rehearsal {
     /// The requests for hugetlb pages, in order.
     pub requests: Vec<HugetlbRequest>,
     pub status: ExitStatus,
+    /// Whether it reached [`Ending::FirstRead`], with the memory that it then held.
+    pub is_stopped: bool,
     /// The first part of its standard output.
     pub stdout: String,
     /// The first part of its standard error.
@@ -70,26 +104,22 @@ pub enum HugetlbCall {
     SharedMemory,
 }
 
-/// Runs `command` with simulated pools and empty standard input. After `timeout` all processes are killed.
-pub fn rehearse(
-    mut command: Command,
-    sizes: &PageSizes,
-    pools: &SimulatedPools,
-    timeout: Duration,
-) -> io::Result<Rehearsal> {
+/// Runs `command` with simulated pools and empty standard input.
+pub fn rehearse(mut command: Command, conditions: &Conditions<'_>) -> io::Result<Rehearsal> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let largest = sizes.hugetlb.iter().map(|size| size.bytes().0).max().unwrap_or_default();
+    let largest = conditions.sizes.hugetlb.iter().map(|size| size.bytes().0).max().unwrap_or_default();
     let hugepage_file = file::inherited_memory(c"anon_hugepage", largest)?;
-    let mut simulator = PoolSimulator::new(sizes, pools, hugepage_file.as_raw_fd());
+    let mut simulator = PoolSimulator::new(conditions, hugepage_file.as_raw_fd());
     let mut outputs = None;
     let started = |child: &mut std::process::Child| {
         outputs = Some((read_in_thread(child.stdout.take()), read_in_thread(child.stderr.take())));
     };
-    let status = ptrace::supervise(command, &WATCHED_CALLS, timeout, started, &mut simulator)?;
+    let status = ptrace::supervise(command, &WATCHED_CALLS, conditions.timeout, started, &mut simulator)?;
     let (stdout, stderr) = outputs.map_or_else(Default::default, |(out, err)| {
         (out.join().unwrap_or_default(), err.join().unwrap_or_default())
     });
-    Ok(Rehearsal { requests: simulator.into_requests(), status, stdout, stderr })
+    let is_stopped = simulator.is_stopped;
+    Ok(Rehearsal { requests: simulator.into_requests(), status, is_stopped, stdout, stderr })
 }
 
 /// Reads a pipe to its end in a thread, and keeps the first part.

@@ -2,18 +2,20 @@
 
 use std::{collections::BTreeMap, os::fd::RawFd};
 
-use super::{HugetlbCall, HugetlbRequest, SimulatedPools};
+use super::{Conditions, Ending, HugetlbCall, HugetlbRequest, Placement, SimulatedPools};
 use crate::{
     hugepages::page_sizes::PageSizes,
     pages::ranges::Ranges,
     root::Root,
-    sys::ptrace::{self, CallAction, Supervisor, SystemCall, WatchedCall},
+    sys::ptrace::{self, CallAction, OnlyWith, Supervisor, SystemCall, WatchedCall},
     units::{Bytes, PageSize},
 };
 
 const MAP_HUGETLB: u64 = libc::MAP_HUGETLB as u64;
 const MAP_FIXED: u64 = libc::MAP_FIXED as u64;
 const MAP_SHARED: u64 = libc::MAP_SHARED as u64;
+const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+const MAP_POPULATE: u64 = libc::MAP_POPULATE as u64;
 /// Fails if the addresses are in use, instead of replacing the mapping.
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 /// `MFD_HUGETLB` and `SHM_HUGETLB`.
@@ -27,11 +29,12 @@ const SIZE_MASK: u64 = 0x3f << SIZE_SHIFT;
 const FIRST_HINT: u64 = 0x5000_0000_0000;
 
 /// The system calls to stop at.
-pub(super) const WATCHED_CALLS: [WatchedCall; 9] = [
+pub(super) const WATCHED_CALLS: [WatchedCall; 10] = [
     WatchedCall {
         number: libc::SYS_mmap,
-        only_with: Some((3, (MAP_HUGETLB | MAP_FIXED | MAP_SHARED) as u32)),
+        only_with: Some(OnlyWith::AnyBit(3, (MAP_HUGETLB | MAP_FIXED | MAP_SHARED | MAP_POPULATE) as u32)),
     },
+    WatchedCall { number: libc::SYS_read, only_with: Some(OnlyWith::Value(0, libc::STDIN_FILENO as u32)) },
     always(libc::SYS_munmap),
     always(libc::SYS_memfd_create),
     always(libc::SYS_ftruncate),
@@ -63,6 +66,10 @@ pub(super) struct PoolSimulator {
     segments: BTreeMap<u64, usize>,
     /// The process of a thread, by thread id.
     processes: BTreeMap<u32, u32>,
+    placement: Placement,
+    ending: Ending,
+    /// Whether the program was killed at its ending.
+    pub(super) is_stopped: bool,
     next_hint: u64,
     /// A file with a name that contains "hugepage": before JDK 17 the JVM searches its maps for that word
     /// after mapping a single page as a test.
@@ -70,16 +77,19 @@ pub(super) struct PoolSimulator {
 }
 
 impl PoolSimulator {
-    pub(super) fn new(sizes: &PageSizes, pools: &SimulatedPools, hugepage_file: RawFd) -> PoolSimulator {
+    pub(super) fn new(conditions: &Conditions<'_>, hugepage_file: RawFd) -> PoolSimulator {
         PoolSimulator {
-            sizes: sizes.clone(),
-            pools: pools.clone(),
+            sizes: conditions.sizes.clone(),
+            pools: conditions.pools.clone(),
+            placement: conditions.placement,
+            ending: conditions.ending,
             requests: Vec::new(),
             held: Vec::new(),
             files: BTreeMap::new(),
             segments: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_hint: FIRST_HINT,
+            is_stopped: false,
             hugepage_file,
         }
     }
@@ -141,6 +151,10 @@ impl PoolSimulator {
         if flags & MAP_FIXED != 0 && !self.release(process, address, length) {
             return error(libc::EINVAL);
         }
+        if flags & MAP_ANONYMOUS != 0 {
+            // No page is touched for the program.
+            call.arguments[3] &= !MAP_POPULATE;
+        }
         if flags & MAP_HUGETLB == 0 {
             let Some(at) = self.file_of(process, call.arguments[4]) else { return CallAction::Make };
             if !self.reserve(at, offset, length) {
@@ -160,10 +174,10 @@ impl PoolSimulator {
             return error(libc::ENOMEM);
         }
         call.arguments[1] = bytes.0;
-        call.arguments[3] = flags & !(MAP_HUGETLB | SIZE_MASK) | libc::MAP_NORESERVE as u64;
+        call.arguments[3] = flags & !(MAP_HUGETLB | MAP_POPULATE | SIZE_MASK) | libc::MAP_NORESERVE as u64;
         self.place(call, size, bytes.0);
         if flags & FIXED == 0 && bytes == size.bytes() {
-            call.arguments[3] &= !(libc::MAP_ANONYMOUS as u64);
+            call.arguments[3] &= !MAP_ANONYMOUS;
             call.arguments[4] = self.hugepage_file as u64;
             call.arguments[5] = 0;
         }
@@ -174,8 +188,22 @@ impl PoolSimulator {
     fn place(&mut self, call: &mut SystemCall, size: PageSize, length: u64) {
         let (address, flags) = (call.arguments[0], call.arguments[3]);
         if flags & FIXED == 0 && (address == 0 || address % size.bytes().0 != 0) {
-            call.arguments[0] = self.next_place(size, length);
+            call.arguments[0] = match self.placement {
+                Placement::Upwards => self.next_place(size, length),
+                Placement::Downwards { offset } => self.place_below(size, length, offset),
+            };
         }
+    }
+
+    /// An aligned address range directly below all anonymous ones that are held.
+    fn place_below(&self, size: PageSize, length: u64, offset: Bytes) -> u64 {
+        let all = self.requests.iter().zip(&self.held);
+        let held = all
+            .filter(|(request, held)| request.means == HugetlbCall::Anonymous && **held != Ranges::default());
+        let lowest = held.filter_map(|(request, _)| request.start).min();
+        let end = lowest.unwrap_or(FIRST_HINT.saturating_add(offset.0));
+        let start = end.saturating_sub(length);
+        start - start % size.bytes().0
     }
 
     /// An aligned address range that is not used yet.
@@ -241,6 +269,10 @@ impl Supervisor for PoolSimulator {
         let process = self.process_of(call.thread);
         let arguments = call.arguments;
         match call.number {
+            libc::SYS_read if self.ending == Ending::FirstRead => {
+                self.is_stopped = true;
+                CallAction::Kill
+            }
             libc::SYS_mmap => self.mmap(call, process),
             libc::SYS_munmap => match self.release(process, arguments[0], arguments[1]) {
                 true => CallAction::Make,

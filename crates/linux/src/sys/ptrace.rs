@@ -40,8 +40,17 @@ pub struct SystemCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchedCall {
     pub number: c_long,
-    /// Stop only if one of these bits is set in the argument of this index (lower 32 bits).
-    pub only_with: Option<(usize, u32)>,
+    /// Stop only if an argument fulfils this.
+    pub only_with: Option<OnlyWith>,
+}
+
+/// A condition on the lower 32 bits of the argument with this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnlyWith {
+    /// One of these bits is set.
+    AnyBit(usize, u32),
+    /// It has this value.
+    Value(usize, u32),
 }
 
 /// The handling of an intercepted call.
@@ -53,6 +62,8 @@ pub enum CallAction {
     MakeAndReport,
     /// Do not make the call; the program gets this result (an error as a negative errno).
     Answer(i64),
+    /// Do not make the call; all processes are killed.
+    Kill,
 }
 
 /// Handles the intercepted calls of a traced program.
@@ -148,11 +159,16 @@ fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatu
             known.push(thread);
         }
         // A thread that was killed at the same time returns ESRCH; its end is reported separately.
-        let _ = answer_stop(thread, status, thread == first && is_new, is_new, &mut awaited, supervisor);
+        let is_start = thread == first && is_new;
+        if let Ok(true) = answer_stop(thread, status, is_start, is_new, &mut awaited, supervisor) {
+            // SAFETY: sends a signal to a group whose leader is reaped by this loop only, and was not yet.
+            unsafe { libc::kill(-first, libc::SIGKILL) };
+        }
     }
     status_of_first.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
 }
 
+/// Resumes a stopped thread; `true` if all processes are to be killed instead.
 fn answer_stop(
     thread: pid_t,
     status: c_int,
@@ -160,7 +176,7 @@ fn answer_stop(
     is_new: bool,
     awaited: &mut Vec<SystemCall>,
     supervisor: &mut dyn Supervisor,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
     if is_start {
         let options = libc::PTRACE_O_TRACESECCOMP
@@ -171,7 +187,8 @@ fn answer_stop(
             | libc::PTRACE_O_TRACESYSGOOD
             | libc::PTRACE_O_EXITKILL;
         request(libc::PTRACE_SETOPTIONS, thread, options)?;
-        return request(libc::PTRACE_CONT, thread, 0);
+        request(libc::PTRACE_CONT, thread, 0)?;
+        return Ok(false);
     }
     let (mut resume, mut delivered) = (libc::PTRACE_CONT, 0);
     match (signal, event) {
@@ -181,6 +198,7 @@ fn answer_stop(
             let mut call = before;
             match supervisor.on_entry(&mut call) {
                 CallAction::Answer(result) => registers.skip(thread, result)?,
+                CallAction::Kill => return Ok(true),
                 then => {
                     if call != before {
                         registers.change(thread, &call)?;
@@ -205,7 +223,7 @@ fn answer_stop(
         (signal, 0) => delivered = signal,
         _ => {}
     }
-    request(resume, thread, delivered)
+    request(resume, thread, delivered).map(|()| false)
 }
 
 /// Writes to the memory of a stopped thread.
@@ -234,6 +252,7 @@ fn filter(watched: &[WatchedCall]) -> io::Result<Vec<libc::sock_filter>> {
     let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
     let equal = |k, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k };
     let any_bit = |k, jt, jf| libc::sock_filter { code: 0x45, jt, jf, k };
+    let argument = |index: usize| load(ARGUMENTS + 8 * index as u32);
     let [allow, trace] = [libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE].map(|k| libc::sock_filter {
         code: 0x06,
         jt: 0,
@@ -246,12 +265,12 @@ fn filter(watched: &[WatchedCall]) -> io::Result<Vec<libc::sock_filter>> {
         program.push(load(NUMBER));
         match call.only_with {
             None => program.extend([equal(number, 0, 1), trace]),
-            Some((argument, bits)) => program.extend([
-                equal(number, 0, 3),
-                load(ARGUMENTS + 8 * argument as u32),
-                any_bit(bits, 0, 1),
-                trace,
-            ]),
+            Some(OnlyWith::AnyBit(index, bits)) => {
+                program.extend([equal(number, 0, 3), argument(index), any_bit(bits, 0, 1), trace]);
+            }
+            Some(OnlyWith::Value(index, value)) => {
+                program.extend([equal(number, 0, 3), argument(index), equal(value, 0, 1), trace]);
+            }
         }
     }
     program.push(allow);
