@@ -5,7 +5,10 @@ pub mod backing_selection;
 pub mod decide;
 pub mod findings;
 pub mod malloc;
+pub mod mariadb;
 pub mod plan;
 pub mod planner;
 pub mod pool_availability;
 pub mod postgres;
+#[cfg(test)]
+mod testing;

@@ -29,7 +29,7 @@ pub struct Plan {
     pub java: Option<Java>,
     /// Initial and maximum heap size of one JVM; `null` if the program is not a JVM.
     pub heap: Option<HeapSizes>,
-    /// The database server that was queried; `null` if the program is not one.
+    /// The database server that was queried or rehearsed; `null` if the program is not one.
     #[serde(default)]
     pub database: Option<Database>,
     /// Limit of direct buffers of one JVM, in bytes; no JVM flag puts them on huge pages. `null` if the program
@@ -67,14 +67,18 @@ impl Plan {
 /// A database server, as it reports itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Database {
-    /// `PostgreSQL`.
+    /// `PostgreSQL` or `MariaDB`.
     pub name: String,
     /// Version, such as `15.18`.
     pub version: String,
     /// Setting that selects huge pages on the unchanged command line: `try`, `on` or `off`.
     pub huge_pages: String,
-    /// Maximum number of connections, each of which is a process with page tables of its own.
+    /// Maximum number of connections.
     pub max_connections: u32,
+    /// Maximum number of processes with page tables of their own: one for each connection of PostgreSQL, 1 for
+    /// MariaDB. 0 in plans of older versions.
+    #[serde(default)]
+    pub processes: u32,
     /// Page tables of one process that has touched all shared memory, on base pages, in bytes.
     pub page_tables_on_base_bytes: Bytes,
     /// The same on the pages of the plan, in bytes.
@@ -167,7 +171,7 @@ pub struct Verdict {
     /// Predicted pages of each region.
     #[serde(rename = "predicted_regions")]
     pub regions: Vec<RegionOutcome>,
-    /// Warnings and errors that a JVM prints.
+    /// Warnings and errors that the program prints.
     #[serde(rename = "jvm_messages")]
     pub messages: Vec<String>,
 }

@@ -172,6 +172,8 @@ fn decide(
             version: settings.version.clone(),
             huge_pages: settings.huge_pages.name().to_owned(),
             max_connections: settings.max_connections,
+            // Each connection is one.
+            processes: settings.max_connections,
             page_tables_on_base_bytes: tables(sizes.base),
             page_tables_on_huge_bytes: tables(planned.0),
         }),
@@ -224,35 +226,10 @@ pub fn page_size_option(size: PageSize) -> String {
 mod tests {
     use std::error::Error;
 
-    use hugewise_linux::{
-        hugepages::{contiguity::Scan, pools::Pool},
-        testing::tree,
-    };
+    use hugewise_linux::hugepages::pools::Pool;
 
     use super::*;
-    use crate::plan::StartOutcome;
-
-    const POOL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
-
-    /// A machine with a pool of 2 MiB pages.
-    fn machine(total: u64, free: u64) -> Result<(Facts, PageSizes), Box<dyn Error>> {
-        let (total, free) = (format!("{total}\n"), format!("{free}\n"));
-        let files = ["nr_hugepages", "free_hugepages", "resv_hugepages", "surplus_hugepages"]
-            .map(|name| format!("{POOL}/{name}"));
-        let overcommit = format!("{POOL}/nr_overcommit_hugepages");
-        let (_dir, root) = tree(&[
-            ("proc/meminfo", "MemTotal: 8388608 kB\nMemFree: 6000000 kB\nMemAvailable: 6000000 kB\n"),
-            (&files[0], &total),
-            (&files[1], &free),
-            (&files[2], "0\n"),
-            (&files[3], "0\n"),
-            (&overcommit, "0\n"),
-        ]);
-        let size: PageSize = "2m".parse()?;
-        let hugetlb = vec![size, "1g".parse()?];
-        let sizes = PageSizes { base: "4k".parse()?, thp: Some(size), hugetlb, default_hugetlb: Some(size) };
-        Ok((Facts::gather(&root, Scan::IfQuick), sizes))
-    }
+    use crate::{plan::StartOutcome, testing::machine};
 
     fn readings(huge_pages: HugePages) -> Result<Readings, Box<dyn Error>> {
         Ok(Readings {

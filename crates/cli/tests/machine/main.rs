@@ -23,6 +23,7 @@ mod killed;
 mod live;
 mod live_killed;
 mod live_limits;
+mod mariadb;
 mod memory;
 mod memory_limit;
 mod native;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         plan::trials(),
         plan_running::trials(),
         postgres::trials(),
+        mariadb::trials(),
         explain::trials(),
         untouched::trials(),
         program::trials(),

@@ -40,6 +40,8 @@ pub enum Need {
     Jdk(u32),
     /// PostgreSQL 15 or later is installed.
     Postgres,
+    /// The server of MariaDB is installed.
+    Mariadb,
     /// A C compiler with glibc.
     Compiler,
     /// The jars of the off-heap caches of docs/run.md.
@@ -71,6 +73,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Java => !jdks().is_empty(),
         Need::Jdk(major) => jdks().iter().any(|jdk| jdk.major == major),
         Need::Postgres => postgres().is_some(),
+        Need::Mariadb => mariadb().is_some() && Path::new("/usr/bin/mariadb-install-db").is_file(),
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
@@ -89,6 +92,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Java => "no JDK",
         Need::Jdk(major) => return (!met).then(|| format!("no JDK {major}")),
         Need::Postgres => "no PostgreSQL 15 or later in /usr/lib/postgresql",
+        Need::Mariadb => "no MariaDB server",
         Need::Compiler => "no cc",
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
@@ -108,6 +112,12 @@ pub fn postgres() -> Option<PathBuf> {
     let newest = versions.filter_map(|version| major(version.file_name())).max()?;
     Some(PathBuf::from(format!("/usr/lib/postgresql/{newest}/bin/postgres")))
         .filter(|program| program.is_file())
+}
+
+/// The program of MariaDB, where the packages of distributions put it.
+pub fn mariadb() -> Option<PathBuf> {
+    let folders = ["/usr/sbin", "/usr/libexec", "/usr/bin"].map(|folder| Path::new(folder).join("mariadbd"));
+    folders.into_iter().find(|program| program.is_file())
 }
 
 /// All JDKs in the usual folders, the newest first.

@@ -265,14 +265,24 @@ pub fn with_pool<T>(
     pages: Pages,
     act: impl FnOnce() -> Result<T, Box<dyn Error>>,
 ) -> Result<T, Box<dyn Error>> {
+    with_pools(&[(size, pages)], act)
+}
+
+/// Like [`with_pool`], with a pool of each of these sizes.
+pub fn with_pools<T>(
+    pools: &[(PageSize, Pages)],
+    act: impl FnOnce() -> Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
     let mut journal = open_journal()?;
     let interrupt = Interrupt::install()?;
-    let mut grow = || pool_growth::grow(&Root::live(), &mut journal, size, pages, FLOOR, &interrupt);
-    if grow().is_err() {
-        // The page cache fragments memory.
-        fs::write("/proc/sys/vm/drop_caches", "1")?;
-        if let Err(shortage) = grow() {
-            return skip(format!("no pool of {pages} pages of {size}: {shortage}"));
+    for &(size, pages) in pools {
+        let mut grow = || pool_growth::grow(&Root::live(), &mut journal, size, pages, FLOOR, &interrupt);
+        if grow().is_err() {
+            // The page cache fragments memory.
+            fs::write("/proc/sys/vm/drop_caches", "1")?;
+            if let Err(shortage) = grow() {
+                return skip(format!("no pool of {pages} pages of {size}: {shortage}"));
+            }
         }
     }
     let done = act();

@@ -68,7 +68,7 @@ fn running_jvm() -> TestResult {
     assert_eq!(running["pools"][0]["pages_needed"], given["pools"][0]["pages_needed"]);
     says(&running["notes"].to_string(), &["this JVM runs as process"])?;
     let shell = Running::start(&mut hugewise(&["plan", "--pid", &std::process::id().to_string()]))?.wait()?;
-    says(&shell.ended_with(2)?.stderr, &["is neither a JVM nor a PostgreSQL server"])
+    says(&shell.ended_with(2)?.stderr, &["is neither a JVM nor a PostgreSQL or MariaDB server"])
 }
 
 /// Its user could have chosen the file and the options for root to start.

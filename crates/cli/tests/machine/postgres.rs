@@ -131,7 +131,7 @@ impl Drop for Server {
 }
 
 /// Pages of a pool that are used or reserved.
-fn taken(size: PageSize) -> Result<Pages, Box<dyn Error>> {
+pub fn taken(size: PageSize) -> Result<Pages, Box<dyn Error>> {
     let pools = pools::read(&Root::live())?;
     let pool =
         pools.iter().find(|pool| pool.page_size == size && pool.node.is_none()).ok_or("no such pool")?;

@@ -22,7 +22,10 @@ use hugewise_linux::{
 };
 
 use self::line::PostgresLine;
-use crate::data_folder::{DataFolder, FolderError};
+use crate::{
+    data_folder::{DataFolder, FolderError},
+    program::find,
+};
 
 pub use running::{RunningServer, runs_in, shared_memory};
 
@@ -218,14 +221,4 @@ impl Server {
         }
         Ok(printed.stdout.trim().to_owned())
     }
-}
-
-/// The absolute path of a program, which a name without a slash has in `PATH`.
-fn find(program: &str) -> io::Result<PathBuf> {
-    if program.contains('/') {
-        return std::path::absolute(program);
-    }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file());
-    std::path::absolute(found.ok_or(io::ErrorKind::NotFound)?)
 }

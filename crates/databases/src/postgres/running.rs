@@ -13,7 +13,7 @@ use hugewise_linux::{
 };
 
 use super::line::NAMES;
-use crate::data_folder::DataFolder;
+use crate::{data_folder::DataFolder, program};
 
 /// Largest size of the first line of `postmaster.pid`, in bytes.
 const MAX_PID_BYTES: u64 = 32;
@@ -50,8 +50,7 @@ fn size(vma: &Vma) -> Bytes {
 
 /// Whether a process with these mappings runs the server's program.
 pub fn runs_in(vmas: &[Vma]) -> bool {
-    let is_program = |name: &str| NAMES.iter().any(|program| name.rsplit('/').next() == Some(program));
-    vmas.iter().any(|vma| vma.permissions.contains('x') && is_program(&vma.name))
+    program::runs_in(vmas, &NAMES)
 }
 
 /// The main shared memory of a server among its mappings: the largest shared mapping without a file, of a pool or of

@@ -15,7 +15,10 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use hugewise_changes::journal::{self, STATE_DIR};
-use hugewise_databases::postgres::line::{self, PostgresLine};
+use hugewise_databases::{
+    mariadb::line::{self as mariadb_line, MariadbLine},
+    postgres::line::{self, PostgresLine},
+};
 use hugewise_jvm::launch::{self, LaunchLine};
 use hugewise_linux::{
     facts::Facts,
@@ -26,6 +29,7 @@ use hugewise_linux::{
     root::Root,
 };
 use hugewise_plan::{
+    mariadb,
     plan::{Plan as Planned, PoolAvailability, StartOutcome},
     planner::{self, OffHeapRequest, PlanRequest},
     postgres,
@@ -37,11 +41,11 @@ use crate::{
     output::terminal::{Terminal, print},
 };
 
-/// Plan the huge pages that a JVM or a PostgreSQL server needs, and predict the result of starting it now
+/// Plan the huge pages that a JVM or a database server needs, and predict the result of starting it now
 ///
 /// Rehearses the start of a JVM: runs the java of COMMAND with its options and -version, and answers its requests
 /// for huge pages: first as if the pools were large enough, then with the pools as they are. PostgreSQL is queried
-/// with postgres -C, as the owner of the data folder.
+/// with postgres -C, as the owner of the data folder. MariaDB is rehearsed like a JVM, with an empty data folder.
 /// The program itself is not started, no page of the pools is used, and no setting is changed.
 #[derive(Args)]
 #[command(after_help = "\
@@ -52,6 +56,7 @@ Examples:
   hugewise plan --backing thp -- java -XX:+UseZGC -Xmx4g Main
   hugewise plan --off-heap 2GiB -- java -Xmx4g -jar cache.jar
   sudo hugewise plan -- postgres -D /var/lib/postgresql/15/main
+  sudo hugewise plan -- mariadbd --large-pages --innodb-buffer-pool-size=4G
   hugewise plan --pid 4711                                   a running program of this user, as behind a script
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
   hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
@@ -73,11 +78,11 @@ pub struct Plan {
     /// java of this machine is rehearsed, with the page sizes of the captured machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Plan for the JVM or the PostgreSQL server that runs as process PID, or that it has started: for its command
+    /// Plan for the JVM or the database server that runs as process PID, or that it has started: for its command
     /// line and environment
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "root"])]
     pid: Option<u32>,
-    /// Command line of the JVM or the PostgreSQL server
+    /// Command line of the JVM, or of the PostgreSQL or MariaDB server
     #[arg(last = true, required_unless_present = "pid")]
     command: Vec<String>,
 }
@@ -177,6 +182,7 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 enum ProgramLine {
     Java(LaunchLine),
     Postgres(PostgresLine),
+    Mariadb(MariadbLine),
 }
 
 impl ProgramLine {
@@ -186,12 +192,15 @@ impl ProgramLine {
             let pgdata = found.variables.into_iter().next().flatten();
             return Ok(ProgramLine::Postgres(PostgresLine::parse(&found.words, pgdata)?));
         }
+        if let Some(found) = launch::find_program(command, &mariadb_line::NAMES, &[], &variable)? {
+            return Ok(ProgramLine::Mariadb(MariadbLine::parse(&found.words)?));
+        }
         let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file));
         Ok(ProgramLine::Java(line.context("cannot plan for this command line")?))
     }
 }
 
-/// Plans a launch line for the machine of `root`; the JVM is rehearsed on this machine.
+/// Plans a launch line for the machine of `root`; the program is rehearsed on this machine.
 pub fn make(root: &Root, wishes: &PlanOptions, command: &[String]) -> anyhow::Result<Planned> {
     make_with(root, wishes, command, &|_| {})
 }
@@ -224,6 +233,7 @@ fn make_with(
         let mut plan = match &line {
             ProgramLine::Java(line) => planner::plan(command, line, &wanted, &facts, &sizes)?,
             ProgramLine::Postgres(line) => postgres::plan(command, line, &wanted, &facts, &sizes)?,
+            ProgramLine::Mariadb(line) => mariadb::plan(command, line, &wanted, &facts, &sizes)?,
         };
         plan.notes.extend(excluded);
         Ok((plan, facts))

@@ -1,9 +1,9 @@
-//! The command line of a running JVM or PostgreSQL server, from its words and environment.
+//! The command line of a running JVM or database server, from its words and environment.
 
 use std::{env, fs, os::unix::fs::MetadataExt, path::Path};
 
 use anyhow::{Context, bail, ensure};
-use hugewise_databases::postgres;
+use hugewise_databases::{mariadb, postgres};
 use hugewise_jvm::{launch::OPTION_VARIABLES, regions};
 use hugewise_linux::{
     facts::Facts,
@@ -31,7 +31,7 @@ pub struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Reads the JVM or the PostgreSQL server of process `pid`, or the one that it has started.
+    /// Reads the JVM or the database server of process `pid`, or the one that it has started.
     pub fn read(root: &Root, pid: u32) -> anyhow::Result<RunningProgram> {
         let given = Process::read(root, pid)?;
         let mappings = |pid: u32| smaps::read(root, &pid.to_string());
@@ -41,14 +41,15 @@ impl RunningProgram {
             .filter_map(|pid| Some((pid, mappings(pid).ok()?)))
             .collect();
         // The first process of a server has the command line; the others are its children.
-        let server = all.first().filter(|(_, vmas)| postgres::runs_in(vmas));
+        let runs_server = |vmas: &[Vma]| postgres::runs_in(vmas) || mariadb::runs_in(vmas);
+        let server = all.first().filter(|(_, vmas)| runs_server(vmas));
         let jvms: Vec<&(u32, Vec<Vma>)> = all.iter().filter(|(_, vmas)| regions::has_libjvm(vmas)).collect();
-        let (pid, vmas, is_jvm) = match (server, &jvms[..]) {
-            (Some((pid, vmas)), _) => (*pid, vmas, false),
-            (None, [(pid, vmas)]) => (*pid, vmas, true),
+        let (pid, vmas, kind) = match (server, &jvms[..]) {
+            (Some((pid, vmas)), _) => (*pid, vmas, "server"),
+            (None, [(pid, vmas)]) => (*pid, vmas, "JVM"),
             (None, []) => {
                 bail!(
-                    "process {pid} ({}) is neither a JVM nor a PostgreSQL server, and has started none",
+                    "process {pid} ({}) is neither a JVM nor a PostgreSQL or MariaDB server, and has started none",
                     given.name
                 )
             }
@@ -63,11 +64,11 @@ impl RunningProgram {
         };
         check_owner(&Process::read(root, pid)?)?;
         let mut found = RunningProgram { command: command(root, pid)?, notes: Vec::new(), held: Vec::new() };
-        if is_jvm {
+        if !postgres::runs_in(vmas) {
             let is_held = |vma: &&Vma| vma.is_hugetlb && !vma.permissions.starts_with("---");
             found.held = vmas.iter().filter(is_held).cloned().collect();
             found.notes.push(format!(
-                "this JVM runs as process {pid}: its pool pages count as available after its end"
+                "this {kind} runs as process {pid}: its pool pages count as available after its end"
             ));
         }
         let group = |pid: &str| root.read(format!("proc/{pid}/cgroup")).ok();

@@ -12,6 +12,9 @@ use crate::output::{
     terminal::{Terminal, plain},
 };
 
+/// Name of the server whose setting is `large_pages`.
+const MARIADB: &str = "MariaDB";
+
 pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
     page.wrapped("COMMAND", &plain(&plan.command.join(" ")))?;
@@ -20,7 +23,7 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     }
     regions(&mut page, plan)?;
     for (n, pool) in plan.pools.iter().enumerate() {
-        self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan.instances, terminal)?;
+        self::pool(&mut page, if n == 0 { "POOL" } else { "" }, pool, plan, terminal)?;
     }
     if let Some(database) = &plan.database {
         page_tables(&mut page, database)?;
@@ -41,8 +44,9 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
 /// Version and settings of the program; `None` for a plan without them.
 fn program(plan: &Plan) -> Option<String> {
     if let Some(Database { name, version, huge_pages, max_connections, .. }) = &plan.database {
+        let setting = if name == MARIADB { "large_pages" } else { "huge_pages" };
         return Some(format!(
-            "{name} {version} · huge_pages={huge_pages} · max_connections={max_connections}"
+            "{name} {version} · {setting}={huge_pages} · max_connections={max_connections}"
         ));
     }
     let (java, heap) = (plan.java.as_ref()?, plan.heap.as_ref()?);
@@ -55,6 +59,9 @@ fn program(plan: &Plan) -> Option<String> {
 
 fn page_tables(page: &mut Page, database: &Database) -> fmt::Result {
     let most = |of_one: Bytes| {
+        if database.processes == 1 {
+            return of_one.to_string();
+        }
         let all = Bytes(of_one.0.saturating_mul(database.max_connections.into()));
         format!("{of_one} for each connection, {all} for all {}", database.max_connections)
     };
@@ -105,11 +112,16 @@ fn regions(page: &mut Page, plan: &Plan) -> fmt::Result {
     Ok(())
 }
 
-fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, instances: u32, terminal: &Terminal) -> fmt::Result {
+fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, plan: &Plan, terminal: &Terminal) -> fmt::Result {
     let of_node = pool.node.map(|node| format!(" on node {node}")).unwrap_or_default();
-    let for_all = if instances > 1 { format!(" for {instances} instances") } else { String::new() };
+    let for_all = match plan.instances {
+        0 | 1 => String::new(),
+        instances => format!(" for {instances} instances"),
+    };
     let at_start = match pool.pages_at_start == pool.pages_needed {
         true => String::new(),
+        // A database server has all its memory once it has started.
+        false if plan.database.is_some() => format!(" (at least {})", pool.pages_at_start),
         false => format!(" ({} at the start)", pool.pages_at_start),
     };
     let (noun, verb) = if pool.pages_needed == Pages(1) { ("page", "is") } else { ("pages", "are") };
@@ -166,5 +178,9 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         };
         page.wrapped("", &verdict.regions.iter().map(shown).collect::<Vec<_>>().join(" · "))?;
     }
-    page.list("", verdict.messages.iter().map(|text| terminal.dim(&format!("java: {}", plain(text)))))
+    let program = plan.database.as_ref().map_or("java", |database| &database.name);
+    page.list(
+        "",
+        verdict.messages.iter().map(|text| terminal.dim(&format!("{}: {}", plain(program), plain(text)))),
+    )
 }

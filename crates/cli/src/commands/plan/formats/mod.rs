@@ -97,7 +97,7 @@ pub fn render(plan: &Plan, format: Format) -> Result<String, FormatError> {
         let why = format!("{} reads its options from its own configuration", database.name);
         return FormatError::instead(
             &why,
-            "set the machine's pools with --format tmpfiles, sysctl or kernel, and the options in postgresql.conf",
+            "set the machine's pools with --format tmpfiles, sysctl or kernel, and the options in that configuration",
         );
     }
     match format {
