@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -15,11 +14,6 @@ from results import stop
 MIN_PHASE_S, MEAN_PHASE_S, MAX_PHASE_S = 2, 7, 20
 # Time in which a neighbour must end after SIGTERM.
 MAX_END_S = 5
-
-
-def unwind_on_sigterm():
-    """Lets SIGTERM end the benchmark as Ctrl-C does: open `with` blocks end their processes."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @contextmanager

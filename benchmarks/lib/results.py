@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shlex
+import signal
 import statistics
 import sys
 import time
@@ -52,6 +53,8 @@ class Run:
     """A run of a benchmark, from the check of its destination to the written file."""
 
     def __init__(self, name, arguments, suffix=""):
+        # SIGTERM ends it as Ctrl-C does: open `with` blocks end their processes.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         arguments.hugewise = arguments.hugewise.resolve()
         if not arguments.hugewise.is_file():
             stop(f"{arguments.hugewise} does not exist: run 'make build', or name it with --hugewise")
