@@ -1,6 +1,6 @@
 //! The backings of an arm: of a program, or of several servers by name.
 
-use std::{fmt, iter, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use hugewise_linux::{hugepages::backing::Backing, reading::Reason};
 use hugewise_plan::malloc::OffHeap;
@@ -21,46 +21,47 @@ pub struct ProgramBacking {
 /// The backing of an arm, as text that of its program, or `db=base app=thp` with several servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct ArmBacking {
-    /// The program, or the server that starts first.
-    first: ProgramBacking,
-    /// The servers, in the order of their start; empty for a program.
-    servers: Vec<(String, Backing)>,
+pub enum ArmBacking {
+    Program(ProgramBacking),
+    /// Servers by name, in the order of their start.
+    Servers(Vec<(String, Backing)>),
 }
 
 impl ArmBacking {
-    /// The backings of several servers, by name; of a program if `servers` is empty.
-    pub fn of_servers(servers: Vec<(String, Backing)>) -> ArmBacking {
-        let first = servers.first().map_or(Backing::Base, |(_, backing)| *backing);
-        ArmBacking { first: first.into(), servers }
-    }
-
     /// The backing of the program; of several servers, that of the first.
     pub fn backing(&self) -> Backing {
-        self.first.backing
+        self.of_programs().next().map_or(Backing::Base, |program| program.backing)
     }
 
     /// The backing of memory outside the Java heap; `None` if it is not set.
     pub fn off_heap(&self) -> Option<OffHeap> {
-        self.first.off_heap
+        self.of_programs().next()?.off_heap
     }
 
     /// The same without the backing of memory outside the Java heap.
     #[must_use]
     pub fn without_off_heap(&self) -> ArmBacking {
-        let first = self.first.backing.into();
-        ArmBacking { first, servers: self.servers.clone() }
+        match self {
+            ArmBacking::Program(program) => program.backing.into(),
+            ArmBacking::Servers(_) => self.clone(),
+        }
     }
 
     /// Several servers by name, with their backings; empty for one program.
     pub fn servers(&self) -> &[(String, Backing)] {
-        &self.servers
+        match self {
+            ArmBacking::Program(_) => &[],
+            ArmBacking::Servers(servers) => servers,
+        }
     }
 
     /// The backings of the programs, in the order of their start.
     pub fn of_programs(&self) -> impl Iterator<Item = ProgramBacking> {
-        let further = self.servers.iter().skip(1).map(|(_, backing)| (*backing).into());
-        iter::once(self.first).chain(further)
+        let program = match self {
+            ArmBacking::Program(program) => Some(*program),
+            ArmBacking::Servers(_) => None,
+        };
+        program.into_iter().chain(self.servers().iter().map(|(_, backing)| (*backing).into()))
     }
 }
 
@@ -71,8 +72,8 @@ impl From<Backing> for ProgramBacking {
 }
 
 impl From<ProgramBacking> for ArmBacking {
-    fn from(first: ProgramBacking) -> ArmBacking {
-        ArmBacking { first, servers: Vec::new() }
+    fn from(program: ProgramBacking) -> ArmBacking {
+        ArmBacking::Program(program)
     }
 }
 
@@ -107,12 +108,14 @@ impl fmt::Display for ProgramBacking {
 
 impl fmt::Display for ArmBacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.servers.is_empty() {
-            return self.first.fmt(f);
+        match self {
+            ArmBacking::Program(program) => program.fmt(f),
+            ArmBacking::Servers(servers) => {
+                let servers: Vec<String> =
+                    servers.iter().map(|(name, backing)| format!("{name}={backing}")).collect();
+                f.pad(&servers.join(" "))
+            }
         }
-        let servers: Vec<String> =
-            self.servers.iter().map(|(name, backing)| format!("{name}={backing}")).collect();
-        f.pad(&servers.join(" "))
     }
 }
 
@@ -127,7 +130,7 @@ impl FromStr for ArmBacking {
                 Ok((name.to_owned(), backing.parse()?))
             };
             let servers: Result<Vec<_>, Reason> = text.split_whitespace().map(server).collect();
-            return Ok(ArmBacking::of_servers(servers?));
+            return Ok(ArmBacking::Servers(servers?));
         }
         let (backing, off_heap) = match text.split_once(SEPARATOR) {
             Some((backing, off_heap)) => (backing, Some(off_heap.parse()?)),

@@ -23,7 +23,7 @@ impl Compare {
             };
             combinations = combinations.iter().flat_map(with).collect();
         }
-        combinations.into_iter().map(ArmBacking::of_servers).collect()
+        combinations.into_iter().map(ArmBacking::Servers).collect()
     }
 
     fn arms_of_program(&self) -> Vec<ArmBacking> {

@@ -62,7 +62,7 @@ fn comparison(cost: &dyn Fn(Backing, Backing) -> f64) -> Comparison {
             }],
         }],
         rounds,
-        ..Comparison::of_arms(arms.into_iter().map(ArmBacking::of_servers).collect())
+        ..Comparison::of_arms(arms.into_iter().map(ArmBacking::Servers).collect())
     }
 }
 
