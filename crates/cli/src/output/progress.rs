@@ -20,18 +20,26 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     bar.with_finish(ProgressFinish::AndClear)
 }
 
-/// Progress of an experiment, in runs: a bar on a terminal, otherwise a line each minute.
+/// Progress of an experiment in steps: a bar on a terminal, otherwise a line each minute.
 pub struct Bar {
     bar: ProgressBar,
+    /// What a step is, in the plural.
+    steps: String,
     /// Time of the last line, if standard error is not a terminal.
     line: Option<Instant>,
 }
 
 impl Bar {
+    /// Progress in runs.
     pub fn new() -> Bar {
+        Bar::of("runs")
+    }
+
+    /// Progress in other steps.
+    pub fn of(steps: &str) -> Bar {
         let bar = bar(0, "{bar:24} {pos}/{len} {elapsed} (about {eta} left) {msg}");
         let line = bar.is_hidden().then(Instant::now);
-        Bar { bar, line }
+        Bar { bar, steps: steps.to_owned(), line }
     }
 }
 
@@ -43,12 +51,14 @@ impl Progress for Bar {
     fn run(&mut self, done: usize, total: usize, what: &str) {
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_message(what.to_owned());
+        let (message, next) =
+            if what.is_empty() { (&*self.steps, String::new()) } else { (what, format!("; next: {what}")) };
+        self.bar.set_message(message.to_owned());
         if done == total {
             self.bar.finish_and_clear();
         } else if self.line.is_some_and(|line| line.elapsed() >= LINE_INTERVAL) {
             self.line = Some(Instant::now());
-            eprintln!("hugewise: {done} runs are done; next: {what}");
+            eprintln!("hugewise: {done} {} are done{next}", self.steps);
         }
     }
 }

@@ -197,11 +197,10 @@ impl Subject<'_> {
             rate: self.options.rate.map(|rate| rate * result::GIB),
             allow_reclaim: self.options.allow_reclaim,
         };
-        let mut bar = Bar::new();
-        let what = format!("huge pages of {}", self.size);
+        let mut bar = Bar::of(&format!("huge pages of {}", self.size));
         let done: CollapseResult =
             live::collapse_all(&target, &report.seen.candidates, settings, &mut |done, total| {
-                bar.run(done, total, &what);
+                bar.run(done, total, "");
             });
         drop(bar);
         let ended = done.outcome == CollapseOutcome::ProcessEnded || adviser.has_ended();

@@ -184,11 +184,10 @@ impl Subject<'_> {
             sizes: &self.machine.sizes,
             interrupt: Some(interrupt),
         };
-        let mut bar = Bar::new();
-        let what = format!("huge pages of {}", self.size);
+        let mut bar = Bar::of(&format!("huge pages of {}", self.size));
         let rate = self.options.rate.map(|rate| rate * GIB);
         let mut pass = |pages: &[Candidate]| {
-            live::split_all(&target, pages, self.size, rate, &mut |done, total| bar.run(done, total, &what))
+            live::split_all(&target, pages, self.size, rate, &mut |done, total| bar.run(done, total, ""))
         };
         let mut done = pass(&report.seen.pages());
         let mut after = self.sample_after(&done, adviser);

@@ -135,11 +135,11 @@ pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<E
             "without a journal, a kill of this command leaves the process on the pages of that moment: {reason}"
         ));
     }
-    let mut bar = Bar::new();
+    let mut bar = Bar::of("pairs of turns");
     bar.announce(&words::announcement(&name, &prediction, &settings));
     let pairs = settings.pairs.unwrap_or(0);
     live::conduct(&mut host, &quantities, &settings, &mut comparison, &mut |done| {
-        bar.run(done, pairs.max(done + 1), "pairs of turns");
+        bar.run(done, pairs.max(done + 1), "");
     });
     drop(bar);
     let left = host.leave(options.leave);
