@@ -84,4 +84,6 @@ pub enum Ending {
     ProcessEnded,
     /// Memory could not be put on the pages of a turn, or this took too long.
     TransitionFailed,
+    /// All turns of an arm fell back.
+    FellBack,
 }

@@ -156,8 +156,13 @@ impl<P: LiveProcess> Work<'_, P> {
             }
             longest = longest.max(self.elapsed().saturating_sub(start));
             on_pair(block + 1);
-            if self.settings.pairs.is_none() && block + 1 >= MIN_BLOCKS && analysis::suffices(comparison, 0) {
-                return Ok(Ending::Decided);
+            if self.settings.pairs.is_none() && block + 1 >= MIN_BLOCKS {
+                if [0, 1].iter().any(|arm| has_fallen_back(*arm, &comparison.rounds)) {
+                    return Ok(Ending::FellBack);
+                }
+                if analysis::suffices(comparison, 0) {
+                    return Ok(Ending::Decided);
+                }
             }
         }
         Ok(Ending::OutOfTime)
@@ -263,6 +268,11 @@ impl<P: LiveProcess> Work<'_, P> {
     fn elapsed(&self) -> Duration {
         self.process.now().saturating_sub(self.begin)
     }
+}
+
+/// Whether no turn of an arm counts.
+fn has_fallen_back(arm: usize, rounds: &[Round]) -> bool {
+    rounds.iter().filter(|round| round.arm == arm).all(|round| round.fell_back.is_some())
 }
 
 /// Why a turn does not count; `None` if its memory was on the pages of its arm.

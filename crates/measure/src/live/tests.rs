@@ -23,6 +23,8 @@ struct Made {
     random: fastrand::Rng,
     /// Coverage on huge pages.
     covered: f64,
+    /// Coverage on base pages.
+    covered_on_base: f64,
     end_at: Option<(Duration, Ending)>,
     refuses_at: usize,
     switches: usize,
@@ -40,6 +42,7 @@ fn made() -> Made {
         noise: 0.02,
         random: fastrand::Rng::with_seed(7),
         covered: 0.98,
+        covered_on_base: 0.01,
         end_at: None,
         refuses_at: usize::MAX,
         switches: 0,
@@ -60,7 +63,7 @@ impl LiveProcess for Made {
         Ok(())
     }
     fn coverage(&mut self) -> Result<f64, Reason> {
-        Ok(if self.huge { self.covered } else { 0.01 })
+        Ok(if self.huge { self.covered } else { self.covered_on_base })
     }
     fn sample(&mut self) -> Sample {
         Sample { at: self.now, values: vec![Some(self.count), None, Some(42.0)] }
@@ -188,6 +191,10 @@ fn a_transition_that_fails_or_takes_too_long_ends_it() {
 fn turns_without_their_pages_do_not_count() {
     let comparison = compared(&mut Made { covered: 0.5, ..made() }, &settings(), false);
     assert_eq!(comparison.backings[1].verdict, Verdict::FellBack);
+    assert_eq!((ending(&comparison), comparison.design.rounds), (Some(Ending::FellBack), MIN_BLOCKS));
+    // On base pages, too: more pairs would not change it.
+    let never_base = compared(&mut Made { covered_on_base: 0.9, ..made() }, &settings(), false);
+    assert_eq!((ending(&never_base), never_base.design.rounds), (Some(Ending::FellBack), MIN_BLOCKS));
 }
 
 #[test]
