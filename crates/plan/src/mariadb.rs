@@ -22,8 +22,6 @@ use crate::{
 
 /// Option with which the server requests pages of pools.
 const OPTION: &str = "--large-pages";
-/// Size of a page table entry, on x86-64 and arm64.
-const ENTRY: Bytes = Bytes(8);
 
 /// Why a server cannot be planned for.
 #[derive(Debug, thiserror::Error)]
@@ -56,17 +54,8 @@ pub fn plan(
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Plan, MariadbPlanError> {
-    let impossible = |why: &str| MariadbPlanError::Impossible(why.to_owned());
-    if wanted.off_heap.is_some() {
-        return Err(impossible("--off-heap is for JVMs; the buffers of MariaDB are in the plan"));
-    }
-    if wanted.backing.is_some_and(|backing| !matches!(backing, Backing::Hugetlb(_))) {
-        let why = "MariaDB requests huge pages from pools by mmap only; plan for --backing hugetlb[:SIZE]";
-        return Err(impossible(why));
-    }
-    planner::checked_node(wanted.node, facts).map_err(MariadbPlanError::Impossible)?;
     let default =
-        sizes.default_hugetlb.ok_or_else(|| impossible("the default size of huge pages is unknown"))?;
+        planner::checked_request("MariaDB", wanted, facts, sizes).map_err(MariadbPlanError::Impossible)?;
     let target = wanted.backing.and_then(Backing::named_size).unwrap_or(default);
     if let Some(missing) = sizes.missing(Backing::Hugetlb(Some(target))) {
         return Err(MariadbPlanError::Impossible(missing));
@@ -201,9 +190,8 @@ fn decide(
 
 fn database(settings: &Settings, regions: &[RegionDemand], sizes: &PageSizes) -> Database {
     let tables = |page_size: &dyn Fn(&RegionDemand) -> PageSize| {
-        let entries: u64 = regions.iter().map(|region| region.bytes.pages_needed(page_size(region)).0).sum();
-        let bytes = Bytes(entries.saturating_mul(ENTRY.0));
-        bytes.align_up(sizes.base).unwrap_or(bytes)
+        let entries = regions.iter().map(|region| region.bytes.pages_needed(page_size(region)));
+        planner::page_tables(entries.sum(), sizes)
     };
     Database {
         name: "MariaDB".to_owned(),

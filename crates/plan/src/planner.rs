@@ -19,6 +19,9 @@ use crate::{
     plan::{OffHeap, Plan, PoolPlan, Verdict},
 };
 
+/// Size of a page table entry, on x86-64 and arm64.
+const ENTRY: Bytes = Bytes(8);
+
 /// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
@@ -126,6 +129,32 @@ pub fn plan(
         verdict,
         notes,
     })
+}
+
+/// The default size of huge pages, for a database server that requests pages of pools by `mmap` only; or why it cannot
+/// have what is wanted.
+pub(crate) fn checked_request(
+    server: &str,
+    wanted: &PlanRequest,
+    facts: &Facts,
+    sizes: &PageSizes,
+) -> Result<PageSize, String> {
+    if wanted.off_heap.is_some() {
+        return Err(format!("--off-heap is for JVMs; the buffers of {server} are in the plan"));
+    }
+    if wanted.backing.is_some_and(|backing| !matches!(backing, Backing::Hugetlb(_))) {
+        return Err(format!(
+            "{server} requests huge pages from pools by mmap only; plan for --backing hugetlb[:SIZE]"
+        ));
+    }
+    checked_node(wanted.node, facts)?;
+    sizes.default_hugetlb.ok_or_else(|| "the default size of huge pages is unknown".to_owned())
+}
+
+/// Size of page tables with so many entries.
+pub(crate) fn page_tables(entries: Pages, sizes: &PageSizes) -> Bytes {
+    let bytes = Bytes(entries.0.saturating_mul(ENTRY.0));
+    bytes.align_up(sizes.base).unwrap_or(bytes)
 }
 
 /// A NUMA node of the pools, or why the machine has no such node.

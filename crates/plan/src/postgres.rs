@@ -12,7 +12,7 @@ use hugewise_linux::{
     reading::Reading,
     root::Root,
     shell,
-    units::{Bytes, PageSize, Pages},
+    units::{PageSize, Pages},
 };
 
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
 
 /// Name of the region.
 const SHARED_MEMORY: &str = "shared memory";
-/// Size of a page table entry, on x86-64 and arm64.
-const ENTRY: Bytes = Bytes(8);
 
 /// Why a server cannot be planned for.
 #[derive(Debug, thiserror::Error)]
@@ -57,18 +55,9 @@ pub fn plan(
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Plan, PostgresPlanError> {
-    let impossible = |why: &str| PostgresPlanError::Impossible(why.to_owned());
-    if wanted.off_heap.is_some() {
-        return Err(impossible("--off-heap is for JVMs; the shared memory of PostgreSQL is in the plan"));
-    }
-    if wanted.backing.is_some_and(|backing| !matches!(backing, Backing::Hugetlb(_))) {
-        let why = "PostgreSQL requests huge pages from pools by mmap only; plan for --backing hugetlb[:SIZE]";
-        return Err(impossible(why));
-    }
-    planner::checked_node(wanted.node, facts).map_err(PostgresPlanError::Impossible)?;
+    let default = planner::checked_request("PostgreSQL", wanted, facts, sizes)
+        .map_err(PostgresPlanError::Impossible)?;
     let server = Server::query(line)?;
-    let default =
-        sizes.default_hugetlb.ok_or_else(|| impossible("the default size of huge pages is unknown"))?;
     let requested = server.settings.huge_page_size.unwrap_or(default);
     let planned = wanted.backing.and_then(Backing::named_size).unwrap_or(requested);
     if let Some(missing) = sizes.missing(Backing::Hugetlb(Some(planned))) {
@@ -152,10 +141,7 @@ fn decide(
             server.pid
         )
     }));
-    let tables = |size: PageSize| {
-        let entries = Bytes((planned.1 * planned.0).pages_needed(size).0.saturating_mul(ENTRY.0));
-        entries.align_up(sizes.base).unwrap_or(entries)
-    };
+    let tables = |size: PageSize| planner::page_tables((planned.1 * planned.0).pages_needed(size), sizes);
     Plan {
         schema: "hugewise.plan/2".to_owned(),
         command: command.to_vec(),
@@ -226,7 +212,7 @@ pub fn page_size_option(size: PageSize) -> String {
 mod tests {
     use std::error::Error;
 
-    use hugewise_linux::hugepages::pools::Pool;
+    use hugewise_linux::{hugepages::pools::Pool, units::Bytes};
 
     use super::*;
     use crate::{plan::StartOutcome, testing::machine};

@@ -11,6 +11,7 @@ mod apply;
 mod apply_killed;
 mod collapse;
 mod collapse_heap;
+mod databases;
 mod ending;
 mod evidence;
 mod explain;

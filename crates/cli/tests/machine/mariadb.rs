@@ -5,17 +5,15 @@ use std::{
     collections::BTreeMap,
     error::Error,
     fs::{self, File},
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::fs::chown,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use hugewise_linux::{
     proc::smaps,
     root::Root,
-    sys::process::terminate_process,
     units::{Bytes, PageSize, Pages},
 };
 use hugewise_plan::plan::{Plan, RegionOutcome, StartOutcome};
@@ -23,6 +21,7 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
+    databases::{INTERVAL, MAX_WAIT, Server, USER, as_user, taken},
     needs::{
         Need::{self, Free, GiantPool, Mariadb, Pool, Root as RootNeeded},
         mariadb,
@@ -32,10 +31,6 @@ use crate::{
     trial,
 };
 
-/// `nobody` and `nogroup`: the server refuses root.
-const USER: u32 = 65534;
-/// Longest wait for a server to be ready or to end.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 const BUFFER_POOL: &str = "InnoDB buffer pool";
 const LOG_BUFFERS: &str = "InnoDB log buffers";
 
@@ -126,47 +121,18 @@ impl Database {
             if let Some(status) = server.0.try_wait()? {
                 return Err(format!("the server ended with {status}: {said}").into());
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(INTERVAL);
         }
         Err("the server did not become ready".into())
     }
 }
 
-fn as_user(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.uid(USER).gid(USER).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command
-}
-
-/// A server that runs until it is dropped.
-struct Server(Child);
-
-impl Server {
-    /// Pages of each mapping on pages of this size; the buffer pool may have several.
-    fn pages(&self, size: PageSize) -> Result<Vec<Pages>, Box<dyn Error>> {
-        let vmas = smaps::read(&Root::live(), &self.0.id().to_string())?;
-        let of_pool = vmas.iter().filter(|vma| vma.is_hugetlb && vma.kernel_page_size == size.bytes());
-        let bytes = of_pool.map(|vma| Bytes(vma.addresses.end - vma.addresses.start));
-        Ok(bytes.map(|bytes| bytes.pages_needed(size)).collect())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = terminate_process(self.0.id(), || true);
-        let begin = Instant::now();
-        while begin.elapsed() < MAX_WAIT && matches!(self.0.try_wait(), Ok(None)) {
-            thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Pages of a pool that are used or reserved.
-fn taken(size: PageSize) -> Result<Pages, Box<dyn Error>> {
-    crate::postgres::taken(size)
+/// Pages of each mapping of a server on pages of this size; the buffer pool may have several.
+fn mapped(server: &Server, size: PageSize) -> Result<Vec<Pages>, Box<dyn Error>> {
+    let vmas = smaps::read(&Root::live(), &server.0.id().to_string())?;
+    let of_pool = vmas.iter().filter(|vma| vma.is_hugetlb && vma.kernel_page_size == size.bytes());
+    let bytes = of_pool.map(|vma| Bytes(vma.addresses.end - vma.addresses.start));
+    Ok(bytes.map(|bytes| bytes.pages_needed(size)).collect())
 }
 
 /// Pages of `size` that the plan has for the buffers apart from the buffer pool, and for the buffer pool at least and
@@ -181,7 +147,7 @@ fn planned(plan: &Plan, size: PageSize) -> (Pages, (Pages, Pages)) {
 
 /// Checks the pages that a server took: those of the other buffers exactly, and those of a buffer pool at its address.
 fn check_taken(server: &Server, size: PageSize, others: Pages, pool: (Pages, Pages)) -> TestResult {
-    let (taken, buffers) = (taken(size)?, server.pages(size)?);
+    let (taken, buffers) = (taken(size)?, mapped(server, size)?);
     assert_eq!(taken, buffers.iter().copied().sum(), "the pages of its mappings {buffers:?}");
     let of_pool = taken.saturating_sub(others);
     assert!(

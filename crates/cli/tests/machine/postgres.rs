@@ -4,26 +4,20 @@
 use std::{
     error::Error,
     fs,
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::fs::chown,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use hugewise_linux::{
-    hugepages::pools,
-    proc::tree,
-    root::Root,
-    sys::process::terminate_process,
-    units::{PageSize, Pages},
-};
+use hugewise_linux::{proc::tree, root::Root, units::Pages};
 use hugewise_plan::plan::{Plan, StartOutcome};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
+    databases::{INTERVAL, MAX_WAIT, Server, USER, as_user, taken},
     needs::{
         Need::{Pool, Postgres, Root as RootNeeded},
         postgres,
@@ -32,11 +26,6 @@ use crate::{
     start::{covered, hugewise, left_running, reason_left_out, rounds, run, run_command},
     trial,
 };
-
-/// `nobody` and `nogroup`: the server refuses root.
-const USER: u32 = 65534;
-/// Longest wait for a server to be ready or to exit.
-const MAX_START_TIME: Duration = Duration::from_secs(60);
 
 pub fn trials() -> Vec<Trial> {
     let needs = [RootNeeded, Pool, Postgres];
@@ -98,7 +87,7 @@ impl Cluster {
         let mut command = as_user(Path::new(&line[0]));
         let mut server = Server(command.args(&line[1..]).spawn()?);
         let begin = Instant::now();
-        while begin.elapsed() < MAX_START_TIME {
+        while begin.elapsed() < MAX_WAIT {
             if server.0.try_wait()?.is_some() {
                 return Ok(None);
             }
@@ -106,36 +95,10 @@ impl Cluster {
             if lock.lines().last().is_some_and(|status| status.trim() == "ready") {
                 return Ok(Some(server));
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(INTERVAL);
         }
         Err("the server did not become ready".into())
     }
-}
-
-fn as_user(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.uid(USER).gid(USER).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command
-}
-
-/// A server that runs until it is dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // With SIGTERM it waits for its clients; there are none.
-        let _ = terminate_process(self.0.id(), || true);
-        let _ = self.0.wait();
-    }
-}
-
-/// Pages of a pool that are used or reserved.
-pub fn taken(size: PageSize) -> Result<Pages, Box<dyn Error>> {
-    let pools = pools::read(&Root::live())?;
-    let pool =
-        pools.iter().find(|pool| pool.page_size == size && pool.node.is_none()).ok_or("no such pool")?;
-    Ok(pool.used() + pool.reserved.unwrap_or_default())
 }
 
 fn planned_pages() -> TestResult {
