@@ -131,6 +131,11 @@ impl Observation<'_> {
             let debt =
                 (spent.saturating_sub(ALLOWANCE) * MIN_TIME_FACTOR).saturating_sub(self.begin.elapsed());
             gap = (gap * 3 / 2).min(longest).max(debt);
+            if self.reported.is_none() {
+                // Expensive readings do not delay the report beyond its time.
+                let left = self.process.assignment.patience.saturating_sub(self.begin.elapsed());
+                gap = gap.min(left.max(MAX_READING_INTERVAL));
+            }
         }
     }
 
