@@ -50,8 +50,14 @@ final class Chunks {
         return size(segmentSize) - TRAILER;
     }
 
+    /// State of a segment with these used chunks. It is that of a closed one for a thread that still takes the segment for
+    /// the one to append entries to.
+    static long state(long mask) {
+        return Log.closedAt(mask);
+    }
+
     private long mask(int segment) {
-        return segments.pool.field(segment, Segments.STATE);
+        return segments.pool.field(segment, Segments.STATE) & FULL;
     }
 
     private int used(int segment) {
@@ -99,7 +105,7 @@ final class Chunks {
             if (segment < 0) {
                 return -1;
             }
-            segments.pool.setField(segment, Segments.STATE, 0);
+            segments.pool.setField(segment, Segments.STATE, state(0));
             segments.manifest.setUse(segment, Use.PART, 0);
             open.set(segment);
             free += PER_SEGMENT;
@@ -111,7 +117,7 @@ final class Chunks {
     }
 
     private void setMask(int segment, long mask) {
-        segments.pool.setField(segment, Segments.STATE, mask);
+        segments.pool.setField(segment, Segments.STATE, state(mask));
         open.set(segment, mask != FULL && !emptying.get(segment));
     }
 

@@ -85,10 +85,11 @@ final class Log {
     /// Makes an empty segment the one to append to.
     synchronized void open(int segment) {
         close();
-        segments.pool.setField(segment, Segments.STATE, 0);
         segments.pool.setField(segment, Segments.LIVE, 0);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
         segments.pool.setField(segment, Segments.PARTS, 0);
+        // The last one: from here on, also a thread that had the segment from its last use may append.
+        segments.pool.setField(segment, Segments.STATE, 0);
         segments.manifest.setUse(segment, use, opened++);
         active = segment;
     }

@@ -54,7 +54,7 @@ final class Recovery {
         for (int segment = 0; segment < words.length(); segment++) {
             Use use = segments.manifest.use(segment);
             if (use == Use.PART) {
-                segments.pool.setField(segment, Segments.STATE, usedChunks(segment));
+                segments.pool.setField(segment, Segments.STATE, Chunks.state(usedChunks(segment)));
             }
             boolean isUsed = use == Use.PART ? usedChunks(segment) != 0 : words.get(segment) > 0 || !isLog(use);
             if (use != Use.FREE && !isUsed) {
