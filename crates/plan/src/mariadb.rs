@@ -1,7 +1,7 @@
 //! The plan of a MariaDB server: several buffers, each on pages of the pools or on base pages.
 
 use hugewise_databases::mariadb::{
-    MariadbError, Server, Settings, Start,
+    Server, Settings, Start,
     line::{MariadbLine, NAMES},
 };
 use hugewise_jvm::demand::RegionDemand;
@@ -17,21 +17,11 @@ use hugewise_linux::{
 use crate::{
     decide::{self, ObservedStart},
     plan::{Database, Plan, PoolPlan, StartOutcome, Verdict},
-    planner::{self, PlanRequest},
+    planner::{self, DatabasePlanError, PlanRequest},
 };
 
 /// Option with which the server requests pages of pools.
 const OPTION: &str = "--large-pages";
-
-/// Why a server cannot be planned for.
-#[derive(Debug, thiserror::Error)]
-pub enum MariadbPlanError {
-    #[error(transparent)]
-    Server(#[from] MariadbError),
-    /// The server or the machine does not support the request.
-    #[error("{0}")]
-    Impossible(String),
-}
 
 /// The readings of a plan.
 struct Readings {
@@ -53,17 +43,16 @@ pub fn plan(
     wanted: &PlanRequest,
     facts: &Facts,
     sizes: &PageSizes,
-) -> Result<Plan, MariadbPlanError> {
-    let default =
-        planner::checked_request("MariaDB", wanted, facts, sizes).map_err(MariadbPlanError::Impossible)?;
+) -> Result<Plan, DatabasePlanError> {
+    let default = planner::checked_request("MariaDB", wanted, facts, sizes)?;
     let target = wanted.backing.and_then(Backing::named_size).unwrap_or(default);
     if let Some(missing) = sizes.missing(Backing::Hugetlb(Some(target))) {
-        return Err(MariadbPlanError::Impossible(missing));
+        return Err(DatabasePlanError::Impossible(missing));
     }
     let server = Server::query(line, sizes)?;
     let planned = server.starts(sizes, &sufficient_pools(decide::available_pools(facts), target))?;
     if let Some(failed) = planned.iter().find(|start| !start.is_ready) {
-        return Err(MariadbPlanError::Impossible(format!(
+        return Err(DatabasePlanError::Impossible(format!(
             "{} does not start: {}",
             line.program,
             failed.messages.join(" / ")
@@ -72,7 +61,7 @@ pub fn plan(
     let (regions, pools) = demand(&planned, wanted, facts, sizes);
     if target > default && !regions.iter().any(|region| region.page_size_bytes == target) {
         let why = format!("MariaDB uses pages of {target} for buffers of this size or more, and has none");
-        return Err(MariadbPlanError::Impossible(why));
+        return Err(DatabasePlanError::Impossible(why));
     }
     let mut available = decide::available_pools(facts);
     decide::subtract(&mut available, &planner::taken_by_others(&pools, wanted.instances));
@@ -208,7 +197,7 @@ fn database(settings: &Settings, regions: &[RegionDemand], sizes: &PageSizes) ->
 /// The start of a server with `options`, as `user` if the line names none.
 fn start(command: &[String], options: &[String], user: Option<&str>) -> Action {
     // A wrapper may change the user.
-    let is_direct = command.first().is_some_and(|word| NAMES.iter().any(|name| word.ends_with(name)));
+    let is_direct = planner::is_direct(command, &NAMES);
     let as_user = user.filter(|_| is_direct).map(|user| format!("--user={user}"));
     let changed: Vec<String> = command.iter().chain(options).cloned().chain(as_user).collect();
     let start = match options.is_empty() {

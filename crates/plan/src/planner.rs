@@ -1,5 +1,6 @@
 //! Makes a plan: parses the launch line, rehearses its `java`, and compares the demand with the machine.
 
+use hugewise_databases::{mariadb::MariadbError, postgres::PostgresError};
 use hugewise_jvm::{
     demand::Demand,
     flags::FinalFlags,
@@ -131,6 +132,18 @@ pub fn plan(
     })
 }
 
+/// Why a database server cannot be planned for.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabasePlanError {
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    #[error(transparent)]
+    Mariadb(#[from] MariadbError),
+    /// The server or the machine does not support the request.
+    #[error("{0}")]
+    Impossible(String),
+}
+
 /// The default size of huge pages, for a database server that requests pages of pools by `mmap` only; or why it cannot
 /// have what is wanted.
 pub(crate) fn checked_request(
@@ -138,17 +151,25 @@ pub(crate) fn checked_request(
     wanted: &PlanRequest,
     facts: &Facts,
     sizes: &PageSizes,
-) -> Result<PageSize, String> {
+) -> Result<PageSize, DatabasePlanError> {
+    let impossible = |why: String| Err(DatabasePlanError::Impossible(why));
     if wanted.off_heap.is_some() {
-        return Err(format!("--off-heap is for JVMs; the buffers of {server} are in the plan"));
+        return impossible(format!("--off-heap is for JVMs; the buffers of {server} are in the plan"));
     }
     if wanted.backing.is_some_and(|backing| !matches!(backing, Backing::Hugetlb(_))) {
-        return Err(format!(
+        return impossible(format!(
             "{server} requests huge pages from pools by mmap only; plan for --backing hugetlb[:SIZE]"
         ));
     }
-    checked_node(wanted.node, facts)?;
-    sizes.default_hugetlb.ok_or_else(|| "the default size of huge pages is unknown".to_owned())
+    checked_node(wanted.node, facts).map_err(DatabasePlanError::Impossible)?;
+    sizes
+        .default_hugetlb
+        .ok_or_else(|| DatabasePlanError::Impossible("the default size of huge pages is unknown".to_owned()))
+}
+
+/// Whether a command begins with one of these programs, without a wrapper that may change the user.
+pub(crate) fn is_direct(command: &[String], names: &[&str]) -> bool {
+    command.first().is_some_and(|word| names.iter().any(|name| word.ends_with(name)))
 }
 
 /// Size of page tables with so many entries.

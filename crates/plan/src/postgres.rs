@@ -1,7 +1,7 @@
 //! The plan of a PostgreSQL server: its shared memory is one mapping, on pages of one pool or on base pages.
 
 use hugewise_databases::postgres::{
-    HugePages, PostgresError, RunningServer, Server, Settings,
+    HugePages, RunningServer, Server, Settings,
     line::{NAMES, PostgresLine},
 };
 use hugewise_jvm::demand::RegionDemand;
@@ -18,21 +18,11 @@ use hugewise_linux::{
 use crate::{
     decide::{self, ObservedStart},
     plan::{Database, Plan},
-    planner::{self, PlanRequest},
+    planner::{self, DatabasePlanError, PlanRequest},
 };
 
 /// Name of the region.
 const SHARED_MEMORY: &str = "shared memory";
-
-/// Why a server cannot be planned for.
-#[derive(Debug, thiserror::Error)]
-pub enum PostgresPlanError {
-    #[error(transparent)]
-    Server(#[from] PostgresError),
-    /// The server or the machine does not support the request.
-    #[error("{0}")]
-    Impossible(String),
-}
 
 /// The readings of a plan.
 struct Readings {
@@ -54,14 +44,13 @@ pub fn plan(
     wanted: &PlanRequest,
     facts: &Facts,
     sizes: &PageSizes,
-) -> Result<Plan, PostgresPlanError> {
-    let default = planner::checked_request("PostgreSQL", wanted, facts, sizes)
-        .map_err(PostgresPlanError::Impossible)?;
+) -> Result<Plan, DatabasePlanError> {
+    let default = planner::checked_request("PostgreSQL", wanted, facts, sizes)?;
     let server = Server::query(line)?;
     let requested = server.settings.huge_page_size.unwrap_or(default);
     let planned = wanted.backing.and_then(Backing::named_size).unwrap_or(requested);
     if let Some(missing) = sizes.missing(Backing::Hugetlb(Some(planned))) {
-        return Err(PostgresPlanError::Impossible(missing));
+        return Err(DatabasePlanError::Impossible(missing));
     }
     let running = server.running(&Root::live());
     let pages = |size: PageSize| match running {
@@ -121,7 +110,7 @@ fn decide(
     let options = options(settings, planned.0, requested.0);
     let changed = [command, &options].concat();
     // Without a wrapper that changes it, the user is root, as whom the server refuses to start.
-    let is_direct = command.first().is_some_and(|word| NAMES.iter().any(|name| word.ends_with(name)));
+    let is_direct = planner::is_direct(command, &NAMES);
     let as_user = user.iter().filter(|_| is_direct).flat_map(|user| ["runuser", "-u", user, "--"]);
     let changed: Vec<String> = as_user.map(str::to_owned).chain(changed).collect();
     let start = match options.is_empty() {

@@ -16,7 +16,7 @@ use hugewise_linux::{
     units::{PageSize, Pages},
 };
 
-/// `nobody` and `nogroup`: the servers refuse root.
+/// User ID and group ID of the servers, which do not run as root: those of `nobody`.
 pub const USER: u32 = 65534;
 /// Longest wait for a server to be ready or to end.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);

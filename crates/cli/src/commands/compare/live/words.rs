@@ -176,7 +176,7 @@ fn ending(live: &Live, has_ended: bool) -> String {
         Ending::OutOfTime => "the time is over, or the number of rounds reached".to_owned(),
         Ending::Interrupted => "it was interrupted".to_owned(),
         Ending::ProcessEnded => "the process ended".to_owned(),
-        Ending::FellBack => "no turn had its pages on one of the two sides".to_owned(),
+        Ending::FellBack => "the memory was on other pages in all turns of one side".to_owned(),
         Ending::TransitionFailed => live.detail.clone().unwrap_or_default(),
     };
     let left = match live.left.as_deref() {

@@ -88,7 +88,7 @@ final class Log {
         segments.pool.setField(segment, Segments.LIVE, 0);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
         segments.pool.setField(segment, Segments.PARTS, 0);
-        // The last one: from here on, also a thread that had the segment from its last use may append.
+        // Set last: from here on, a thread that still has the segment from an earlier use may append to it, too.
         segments.pool.setField(segment, Segments.STATE, 0);
         segments.manifest.setUse(segment, use, opened++);
         active = segment;
