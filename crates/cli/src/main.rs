@@ -5,6 +5,7 @@ mod cache;
 mod commands;
 mod machine;
 mod output;
+mod process_argument;
 mod random_read;
 #[cfg(test)]
 mod schema_tests;

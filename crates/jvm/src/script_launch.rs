@@ -6,7 +6,7 @@ use hugewise_linux::{executable::find, root::Root};
 
 use crate::{
     jdks::{self, Environment},
-    launch::{self, Script, ScriptVariable},
+    launch::{self, LaunchError, Script, ScriptVariable},
 };
 
 /// Longest part of a script that is read to find the variable.
@@ -51,6 +51,11 @@ impl ScriptLaunch {
         variables.retain(|(name, _)| *name != self.variable.name);
         variables.push((self.variable.name, words.join(" ")));
         (variables, aside)
+    }
+
+    /// That the command line of its JVM is not known.
+    pub fn unknown_command(&self) -> LaunchError {
+        LaunchError::Script { script: self.script.name().to_owned(), why: "it is a script in a file" }
     }
 
     /// Whether it is known to start a JVM.

@@ -376,13 +376,13 @@ pub fn refused_without_rights(
     Ok(dry)
 }
 
-/// A memory control group, removed when dropped.
+/// A memory control group with the name of a unit, removed when dropped.
 pub struct Group(pub PathBuf);
 
 impl Group {
     pub fn make() -> Result<Group, Box<dyn Error>> {
         let parent = memory_group().ok_or("no group for memory")?;
-        let folder = parent.join(format!("hugewise-test-{}", std::process::id()));
+        let folder = parent.join(format!("hugewise-test-{}.service", std::process::id()));
         fs::create_dir(&folder)?;
         Ok(Group(folder))
     }

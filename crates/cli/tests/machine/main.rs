@@ -17,6 +17,7 @@ mod evidence;
 mod explain;
 mod fragmentation;
 mod gclog;
+mod groups;
 mod inspect;
 mod java;
 mod kernel_tools;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         gclog::trials(),
         memory::trials(),
         memory_limit::trials(),
+        groups::trials(),
         record::trials(),
         record_killed::trials(),
         report::trials(),

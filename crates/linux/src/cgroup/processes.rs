@@ -1,6 +1,9 @@
-//! The processes of a control group and its descendants.
+//! The control group of a program, and the processes in it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     cgroup::{self, MOUNTINFO},
@@ -8,11 +11,118 @@ use crate::{
     root::Root,
 };
 
-/// Process ids in the group `path` and its descendants, sorted.
-///
-/// `path` is a folder of the file system, or a group as in /proc/PID/cgroup, in any mounted hierarchy.
-pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, Reason> {
-    let mounts = root.read(MOUNTINFO).unwrap_or_default();
+/// Endings of the systemd units that have a control group.
+const UNIT_ENDINGS: [&str; 3] = [".service", ".scope", ".slice"];
+
+/// Fewest digits of a container's id; docker prints so many.
+const MIN_ID_DIGITS: usize = 12;
+
+/// Processes that run beside a container, in a group with its id.
+const MONITOR: &str = "-conmon-";
+
+/// What names a control group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupName {
+    /// A folder of the file system, or a group as in /proc/PID/cgroup, in any mounted hierarchy.
+    Path(PathBuf),
+    /// A unit of systemd.
+    Unit(String),
+    /// The id of a container, or its beginning.
+    Container(String),
+}
+
+impl GroupName {
+    /// The group that `text` names: a path has a slash, a unit its ending, and an id only hexadecimal digits.
+    pub fn parse(text: &str) -> Option<GroupName> {
+        let is_id_digit = |digit: char| matches!(digit, '0'..='9' | 'a'..='f');
+        if text.contains('/') {
+            Some(GroupName::Path(PathBuf::from(text)))
+        } else if UNIT_ENDINGS.iter().any(|ending| text.ends_with(ending)) {
+            Some(GroupName::Unit(text.to_owned()))
+        } else if text.len() >= MIN_ID_DIGITS && text.chars().all(is_id_digit) {
+            Some(GroupName::Container(text.to_owned()))
+        } else {
+            None
+        }
+    }
+
+    /// Its folder, relative to the root.
+    fn folder(&self, root: &Root) -> Result<PathBuf, Reason> {
+        let mounts = cgroup::mount_points(&root.read(MOUNTINFO).unwrap_or_default());
+        let is_named = |folder: &Path| {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            match self {
+                GroupName::Path(_) => false,
+                GroupName::Unit(unit) => *name == **unit,
+                // ID of docker with cgroupfs, or KIND-ID.scope.
+                GroupName::Container(id) => {
+                    let end = name.strip_suffix(".scope").unwrap_or(&name);
+                    end.rsplit('-').next().is_some_and(|end| end.starts_with(id)) && !name.contains(MONITOR)
+                }
+            }
+        };
+        if let GroupName::Path(path) = self {
+            return folder_at(root, path, &mounts);
+        }
+        let found = mounts.into_iter().map(|mount| {
+            let mut found = folders(root, mount);
+            found.retain(|folder| is_named(folder));
+            // A container can have groups of its own below its group.
+            let all = found.clone();
+            found.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
+            found
+        });
+        let found = found.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
+        match &found[..] {
+            [folder] => Ok(folder.clone()),
+            [] => {
+                Reason::err(format!("{self} has no control group: it does not run, or is hidden from here"))
+            }
+            several => {
+                let paths: Vec<String> =
+                    several.iter().map(|dir| root.path(dir).display().to_string()).collect();
+                Reason::err(format!(
+                    "{self} has several control groups; name one of them: {}",
+                    paths.join(", ")
+                ))
+            }
+        }
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupName::Path(path) => write!(f, "control group {}", path.display()),
+            GroupName::Unit(unit) => write!(f, "unit {unit}"),
+            GroupName::Container(id) => write!(f, "container {id}"),
+        }
+    }
+}
+
+/// Process ids in the group and its descendants, sorted.
+pub fn read(root: &Root, group: &GroupName) -> Result<Vec<u32>, Reason> {
+    let group = group.folder(root)?;
+    let mut pids = Vec::new();
+    for folder in folders(root, group.clone()) {
+        let procs = match root.read(folder.join("cgroup.procs")) {
+            // The processes of a threaded group are listed in its parent.
+            Err(error) if folder == group => return Err(error.into()),
+            // Descendants may disappear during the walk.
+            procs => procs.unwrap_or_default(),
+        };
+        // 0 stands for a process outside of our PID namespace.
+        pids.extend(
+            procs.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(|pid: &u32| *pid != 0),
+        );
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// The folder of the group `path`.
+fn folder_at(root: &Root, path: &Path, mounts: &[PathBuf]) -> Result<PathBuf, Reason> {
     let below = path.strip_prefix("/").unwrap_or(path);
     let mut places = vec![below.to_owned()];
     if root.is_live() && path.is_relative() {
@@ -21,31 +131,24 @@ pub fn read(root: &Root, path: &Path) -> Result<Vec<u32>, Reason> {
             std::env::current_dir().ok().and_then(|dir| Some(dir.strip_prefix("/").ok()?.join(path))),
         );
     }
-    places.extend(cgroup::mount_points(&mounts).into_iter().map(|mount| mount.join(below)));
-    let group = places.iter().find(|dir| root.has_file(dir.join("cgroup.procs"))).ok_or_else(|| {
+    places.extend(mounts.iter().map(|mount| mount.join(below)));
+    places.iter().find(|dir| root.has_file(dir.join("cgroup.procs"))).cloned().ok_or_else(|| {
         let tried: Vec<String> = places.iter().map(|dir| root.path(dir).display().to_string()).collect();
         Reason::new(format!("control group {} does not exist; tried {}", path.display(), tried.join(", ")))
-    })?;
-    let mut pids = Vec::new();
-    let mut folders = vec![group.clone()];
-    while let Some(folder) = folders.pop() {
-        let procs = match root.read(folder.join("cgroup.procs")) {
-            // The processes of a threaded group are listed in its parent.
-            Err(error) if folder == *group => return Err(error.into()),
-            // Descendants may disappear during the walk.
-            procs => procs.unwrap_or_default(),
-        };
-        // 0 stands for a process outside of our PID namespace.
-        pids.extend(
-            procs.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(|pid: &u32| *pid != 0),
-        );
+    })
+}
+
+/// The group's folder and those of its descendants.
+fn folders(root: &Root, group: PathBuf) -> Vec<PathBuf> {
+    let mut folders = vec![group];
+    let mut at = 0;
+    while let Some(folder) = folders.get(at).cloned() {
         let names = root.list(&folder).unwrap_or_default();
         let inner = names.iter().map(|name| folder.join(name));
         folders.extend(inner.filter(|dir: &PathBuf| root.has_file(dir.join("cgroup.procs"))));
+        at += 1;
     }
-    pids.sort_unstable();
-    pids.dedup();
-    Ok(pids)
+    folders
 }
 
 #[cfg(test)]
@@ -61,13 +164,59 @@ mod tests {
             ("sys/fs/cgroup/app/cgroup.procs", "12\n0\n"),
             ("sys/fs/cgroup/app/inner/cgroup.procs", "5\n12\n"),
         ]);
+        let of = |name: &str| read(&root, &GroupName::Path(PathBuf::from(name)));
         for name in ["/app", "app", "/sys/fs/cgroup/app"] {
-            assert_eq!(read(&root, Path::new(name)), Ok(vec![5, 12]), "{name}");
+            assert_eq!(of(name), Ok(vec![5, 12]), "{name}");
         }
-        assert_eq!(read(&root, Path::new("/")), Ok(vec![1, 5, 12]));
-        assert!(
-            read(&root, Path::new("nowhere"))
-                .is_err_and(|error| error.to_string().contains("sys/fs/cgroup/nowhere"))
-        );
+        assert_eq!(of("/"), Ok(vec![1, 5, 12]));
+        assert!(of("nowhere").is_err_and(|error| error.to_string().contains("sys/fs/cgroup/nowhere")));
+    }
+
+    #[test]
+    fn units_and_containers_are_found_by_name() {
+        let groups = "sys/fs/cgroup/systemd";
+        let file = |folder: &str| format!("{groups}/{folder}/cgroup.procs");
+        let id = "0123456789abcdef";
+        let files = [
+            (MOUNTINFO.to_owned(), format!("30 1 0:1 / /{groups} rw - cgroup cgroup rw,name=systemd\n")),
+            (file("."), String::new()),
+            (file("system.slice"), String::new()),
+            (file("system.slice/db.service"), "7\n".to_owned()),
+            (file("system.slice/db.service/db.service"), "9\n".to_owned()),
+            (file("user.slice/own.slice/twin.service"), "1\n".to_owned()),
+            (file("user.slice/own.slice"), String::new()),
+            (file("user.slice"), String::new()),
+            (file("system.slice/twin.service"), "2\n".to_owned()),
+            (file(&format!("system.slice/docker-{id}.scope")), "20\n".to_owned()),
+            (file("machine.slice/libpod-fedcba987654.scope/container"), "30\n".to_owned()),
+            (file("machine.slice/libpod-fedcba987654.scope"), String::new()),
+            (file("machine.slice/libpod-conmon-fedcba987654.scope"), "31\n".to_owned()),
+            (file("machine.slice"), String::new()),
+            (file("docker"), String::new()),
+            (file("docker/aaaaaaaaaaaabbbb"), "40\n".to_owned()),
+        ];
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let (_dir, root) = tree(&files);
+        let of = |text: &str| read(&root, &GroupName::parse(text).expect(text));
+        assert_eq!(of("db.service"), Ok(vec![7, 9]));
+        assert_eq!(of(&id[..12]), Ok(vec![20]));
+        assert_eq!(of(id), Ok(vec![20]));
+        assert_eq!(of("fedcba987654"), Ok(vec![30]));
+        assert_eq!(of("aaaaaaaaaaaa"), Ok(vec![40]));
+        let several = of("twin.service").expect_err("two").to_string();
+        for path in ["system.slice/twin.service", "own.slice/twin.service"] {
+            assert!(several.contains(path), "{several}");
+        }
+        let none = of("gone.service").expect_err("none").to_string();
+        assert!(none.starts_with("unit gone.service has no control group"), "{none}");
+        assert!(of("000000000000").is_err());
+    }
+
+    #[test]
+    fn other_words_name_no_group() {
+        for word in ["", "tomcat10", "4711", "0123456789a", "0123456789ABCDEF", "service"] {
+            assert_eq!(GroupName::parse(word), None, "{word}");
+        }
     }
 }

@@ -35,6 +35,12 @@ pub fn processes(root: &Root, pid: u32) -> Vec<u32> {
     processes
 }
 
+/// The parent of process `pid`; `None` if it has ended or is unknown.
+pub fn parent(root: &Root, pid: u32) -> Option<u32> {
+    let status = root.read(format!("proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

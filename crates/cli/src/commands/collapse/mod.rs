@@ -41,6 +41,7 @@ use crate::{
         progress::Bar,
         terminal::{Terminal, plain, print},
     },
+    process_argument::ProcessArgument,
 };
 
 /// Put memory of a running process on huge pages, without a restart
@@ -51,9 +52,9 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Collapse {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: u32,
+    /// Process ID; or the unit (NAME.service), container (its ID) or control group (its path) of the process
+    #[arg(value_name = "PID")]
+    pid: ProcessArgument,
 
     #[command(flatten)]
     options: CollapseOptions,
@@ -79,10 +80,11 @@ Exit status: 0 all candidates are on huge pages; 1 some are not, or the collapse
 pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     ensure!(pidfd::can_collapse(), "{}", no_collapse(&root));
+    let pid = collapse.pid.process(&root)?;
     // The pidfd is opened first: later readings are of this process, or it has ended.
-    let pidfd = pidfd::open(collapse.pid);
-    let process = Process::read(&root, collapse.pid).map_err(|error| anyhow!(plain(&error.words)))?;
-    let pidfd = pidfd.with_context(|| format!("cannot open process {} (pidfd_open)", collapse.pid))?;
+    let pidfd = pidfd::open(pid);
+    let process = Process::read(&root, pid).map_err(|error| anyhow!(plain(&error.words)))?;
+    let pidfd = pidfd.with_context(|| format!("cannot open process {pid} (pidfd_open)"))?;
     let missing = missing_rights(&root, &process);
     if let Some(missing) = missing.as_ref().filter(|_| !collapse.options.dry_run) {
         bail!("{missing}");

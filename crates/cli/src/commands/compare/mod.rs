@@ -182,9 +182,9 @@ pub struct Compare {
 const MIN_TIME_WITH_RANDOM_READS: Duration = Duration::from_secs(60);
 
 pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    if let Some(pid) = compare.live.live {
+    if let Some(process) = &compare.live.live {
         file::check_report(compare.html.as_deref())?;
-        return live::run(compare, pid, terminal);
+        return live::run(compare, process, terminal);
     }
     let root = Root::live();
     let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;

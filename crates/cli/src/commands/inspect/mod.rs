@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use clap::Args;
 use hugewise_evidence::process::{
     self as evidence, Document, Failed, Inspected, MachineState, Options, SharedMemory,
 };
 use hugewise_linux::{
-    cgroup::processes,
+    cgroup::processes::GroupName,
     interrupt::Interrupt,
     json,
     proc::process::{self, Obstacle, ProcessError},
@@ -27,6 +27,7 @@ use hugewise_linux::{
 use crate::{
     NEGATIVE, machine,
     output::terminal::{Terminal, print},
+    process_argument::ProcessArgument,
 };
 
 /// List the regions of processes with their page sizes, and the reasons for base pages
@@ -35,17 +36,17 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Inspect {
-    /// Process IDs
+    /// Process IDs; or units (NAME.service), containers (their IDs) or control groups (their paths) of processes
     #[arg(value_name = "PID")]
-    pids: Vec<u32>,
+    processes: Vec<ProcessArgument>,
 
     /// List every process, one line each
-    #[arg(long, conflicts_with_all = ["pids", "cgroup"])]
+    #[arg(long, conflicts_with_all = ["processes", "cgroup"])]
     all: bool,
 
     /// List the processes of a control group and its descendants: a directory, or a name as in
     /// /proc/PID/cgroup
-    #[arg(long, value_name = "PATH", conflicts_with = "pids")]
+    #[arg(long, value_name = "PATH", conflicts_with = "processes")]
     cgroup: Option<PathBuf>,
 
     /// Show all regions with addresses; with --json, also count partly mapped folios
@@ -70,7 +71,8 @@ Examples:
   sudo hugewise inspect 4711             one process: its regions, the largest first
   sudo hugewise inspect 4711 --full      all regions, with addresses
   sudo hugewise inspect --all            every process, one line each
-  sudo hugewise inspect --cgroup /app    the processes of a container
+  sudo hugewise inspect db.service       the processes of a unit
+  sudo hugewise inspect --cgroup /app    those of a control group
   hugewise inspect 4711 --watch 5        every 5 seconds
   hugewise inspect 4711 --json | jq '.regions[] | select(.reason == \"never_advised\")'
 
@@ -89,7 +91,7 @@ fn seconds(text: &str) -> Result<Duration, Reason> {
 /// Runs the command.
 pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
-    if inspect.pids.is_empty() && !inspect.all && inspect.cgroup.is_none() {
+    if inspect.processes.is_empty() && !inspect.all && inspect.cgroup.is_none() {
         if let Some(seconds) = inspect.watch {
             bail!(
                 "no process is named; if {} is a process ID, put --watch after it: hugewise inspect PID --watch",
@@ -159,12 +161,12 @@ impl SampleOutput {
 
 fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<SampleOutput> {
     let machine = MachineState::read(root)?;
-    let pids = match &inspect.cgroup {
-        _ if inspect.all => process::all(root)?,
-        Some(group) => processes::read(root, group).map_err(anyhow::Error::msg)?,
-        None => inspect.pids.clone(),
-    };
-    ensure!(!pids.is_empty() || inspect.cgroup.is_none(), "no process is in this control group or below it");
+    let group = inspect.cgroup.iter().map(|path| ProcessArgument::Group(GroupName::Path(path.clone())));
+    let arguments: Vec<ProcessArgument> = inspect.processes.iter().cloned().chain(group).collect();
+    let mut pids = if inspect.all { process::all(root)? } else { Vec::new() };
+    for argument in &arguments {
+        pids.extend(argument.processes(root)?);
+    }
     let options = Options { attach: inspect.attach, full: inspect.full, ..Options::default() };
     let mut shared = SharedMemory::default();
     let mut reported = |pid| match inspect.all {
@@ -172,12 +174,12 @@ fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result
         false => evidence::inspect(root, &machine, pid, options, &mut shared),
     };
     // Processes that were not named on the command line and have no memory or have ended are not failures.
-    let is_named = !inspect.all && inspect.cgroup.is_none();
+    let is_named = |pid| arguments.contains(&ProcessArgument::Process(pid));
     let (mut found, mut failed): (Vec<Inspected>, Vec<Failed>) = (Vec::new(), Vec::new());
     for pid in pids {
         match reported(pid) {
             Ok(inspected) => found.push(inspected),
-            Err(ProcessError { obstacle, .. }) if !is_named && has_nothing(obstacle) => {}
+            Err(ProcessError { obstacle, .. }) if !is_named(pid) && has_nothing(obstacle) => {}
             Err(why) => failed.push(Failed::new(pid, why)),
         }
     }

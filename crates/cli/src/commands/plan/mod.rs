@@ -19,7 +19,10 @@ use hugewise_databases::{
     mariadb::line::{self as mariadb_line, MariadbLine},
     postgres::line::{self, PostgresLine},
 };
-use hugewise_jvm::launch::{self, LaunchLine};
+use hugewise_jvm::{
+    launch::{self, LaunchError, LaunchLine},
+    script_launch::ScriptLaunch,
+};
 use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
@@ -39,6 +42,7 @@ use self::{formats::Format, running::RunningProgram};
 use crate::{
     NEGATIVE, machine,
     output::terminal::{Terminal, print},
+    process_argument::ProcessArgument,
 };
 
 /// Plan the huge pages that a JVM or a database server needs, and predict the result of starting it now
@@ -79,9 +83,9 @@ pub struct Plan {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Plan for the JVM or the database server that runs as process PID, or that it has started: for its command
-    /// line and environment
+    /// line and environment. Also a unit (NAME.service), a container (its ID) or a control group (its path)
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "root"])]
-    pid: Option<u32>,
+    pid: Option<ProcessArgument>,
     /// Command line of the JVM, or of the PostgreSQL or MariaDB server
     #[arg(last = true, required_unless_present = "pid")]
     command: Vec<String>,
@@ -150,10 +154,10 @@ fn off_heap(text: &str) -> Result<OffHeapRequest, Reason> {
 
 pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(plan.root.as_deref())?;
-    let planned = match plan.pid {
+    let planned = match &plan.pid {
         None => make(&root, &plan.wishes, &plan.command)?,
         Some(pid) => {
-            let program = RunningProgram::read(&root, pid)?;
+            let program = RunningProgram::read(&root, pid.process(&root)?)?;
             let mut planned =
                 make_with(&root, &plan.wishes, &program.command, &|facts| program.give_back(facts))?;
             planned.notes.extend(program.notes);
@@ -186,7 +190,7 @@ enum ProgramLine {
 }
 
 impl ProgramLine {
-    fn parse(command: &[String]) -> anyhow::Result<ProgramLine> {
+    fn parse(root: &Root, command: &[String]) -> anyhow::Result<ProgramLine> {
         let variable = |name: &str| env::var(name).ok();
         if let Some(found) = launch::find_program(command, &line::NAMES, &["PGDATA"], &variable)? {
             let pgdata = found.variables.into_iter().next().flatten();
@@ -195,7 +199,12 @@ impl ProgramLine {
         if let Some(found) = launch::find_program(command, &mariadb_line::NAMES, &[], &variable)? {
             return Ok(ProgramLine::Mariadb(MariadbLine::parse(&found.words)?));
         }
-        let line = LaunchLine::of_java(command, &|file| fs::read_to_string(file));
+        let line = match LaunchLine::of_java(command, &|file| fs::read_to_string(file)) {
+            Err(error @ LaunchError::NotJava { .. }) => {
+                Err(ScriptLaunch::of(command, root).map_or(error, |launch| launch.unknown_command()))
+            }
+            line => line,
+        };
         Ok(ProgramLine::Java(line.context("cannot plan for this command line")?))
     }
 }
@@ -216,7 +225,7 @@ fn make_with(
         bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
     let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
-    let line = ProgramLine::parse(command)?;
+    let line = ProgramLine::parse(root, command)?;
     let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
     // The pages are for the programs that the experiment itself starts.
     let holder = holder.filter(|holder| !tree::processes(root, holder.owner).contains(&process::id()));

@@ -19,6 +19,7 @@ use crate::{
     commands::record::{text as report, text::RecordReport},
     machine,
     output::terminal::{Terminal, print},
+    process_argument::ProcessArgument,
 };
 
 /// Record which threads of a program wait for huge pages, and when
@@ -60,9 +61,9 @@ pub struct Record {
     #[arg(long)]
     json: bool,
 
-    /// Process to record
+    /// Process to record: its ID; or its unit (NAME.service), container (its ID) or control group (its path)
     #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
-    pid: Option<u32>,
+    pid: Option<ProcessArgument>,
 
     /// Program to run, with its arguments
     #[arg(last = true)]
@@ -76,8 +77,8 @@ pub fn other_recording(who: &str) -> anyhow::Error {
 
 pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
-    let target = match record.pid {
-        Some(pid) => Target::Process(pid),
+    let target = match &record.pid {
+        Some(pid) => Target::Process(pid.process(&root)?),
         None => Target::Command(record.command.clone()),
     };
     let output = record.output.clone().unwrap_or_else(|| usual_name(&target));

@@ -40,6 +40,7 @@ use crate::{
         progress::Bar,
         terminal::{Terminal, plain, print},
     },
+    process_argument::ProcessArgument,
 };
 
 /// Take memory of a running process off huge pages, without a restart
@@ -50,9 +51,9 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Split {
-    /// Process ID
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: u32,
+    /// Process ID; or the unit (NAME.service), container (its ID) or control group (its path) of the process
+    #[arg(value_name = "PID")]
+    pid: ProcessArgument,
 
     #[command(flatten)]
     options: SplitOptions,
@@ -94,17 +95,18 @@ possible; 128 + signal number if interrupted.";
 /// Runs the command.
 pub fn run(split: &Split, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = Root::live();
+    let pid = split.pid.process(&root)?;
     // The pidfd is opened first: later readings are of this process, or it has ended.
-    let pidfd = pidfd::open(split.pid);
-    let process = Process::read(&root, split.pid).map_err(|error| anyhow!(plain(&error.words)))?;
-    let pidfd = pidfd.with_context(|| format!("cannot open process {} (pidfd_open)", split.pid))?;
+    let pidfd = pidfd::open(pid);
+    let process = Process::read(&root, pid).map_err(|error| anyhow!(plain(&error.words)))?;
+    let pidfd = pidfd.with_context(|| format!("cannot open process {pid} (pidfd_open)"))?;
     let missing = missing_rights(&root, &process);
     if let Some(missing) = missing.as_ref().filter(|_| !split.options.dry_run) {
         bail!("{missing}");
     }
     let refused = splitting::judge(pidfd::may_split(&pidfd)).err();
     if let Some(refused) = refused.as_ref().filter(|_| !split.options.dry_run) {
-        bail!("cannot split huge pages of process {}: {refused}", split.pid);
+        bail!("cannot split huge pages of process {pid}: {refused}");
     }
     let machine = MachineState::read(&root)?;
     let size = machine.pmd().context("this kernel does not report the size of transparent huge pages")?;

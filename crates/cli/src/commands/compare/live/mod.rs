@@ -41,6 +41,7 @@ use crate::{
         progress::Bar,
         terminal::{Terminal, plain, print},
     },
+    process_argument::{ProcessArgument, is_jvm},
 };
 
 /// Default limit of a live comparison.
@@ -51,11 +52,12 @@ const DEFAULT_LIMIT: Duration = Duration::from_secs(300);
 #[command(next_help_heading = "A running process")]
 pub struct LiveOptions {
     /// Compare a running process with itself: its memory is on base pages and on huge pages in turns, in random
-    /// order, without a restart. Needs CAP_SYS_NICE
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
+    /// order, without a restart. PID can be a unit (NAME.service), a container (its ID) or a control group (its path).
+    /// Needs CAP_SYS_NICE
+    #[arg(long, value_name = "PID",
         conflicts_with_all = ["command", "backing", "off_heap", "turns", "timeout", "jmh", "parameter_list",
         "floor", "fragmented", "bytes", "java", "no_java", "warm_up"])]
-    pub live: Option<u32>,
+    pub live: Option<ProcessArgument>,
     /// Regions that change their pages [default: heap of a JVM, all of another program]
     #[arg(long, value_enum, value_name = "REGION", requires = "live")]
     region: Option<RegionSelection>,
@@ -83,10 +85,11 @@ pub struct LiveOptions {
     dry_run: bool,
 }
 
-/// Runs the comparison of process `pid`.
-pub fn run(compare: &Compare, pid: u32, terminal: &Terminal) -> anyhow::Result<ExitCode> {
+/// Runs the comparison of a process.
+pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let options = &compare.live;
     let root = Root::live();
+    let pid = process.process(&root)?;
     let command =
         options.metric_command.as_ref().map(|text| words_of(text, "--metric-command")).transpose()?;
     let source = MetricSource::new(command, options.metric_url.as_ref(), &compare.metric)?;
@@ -175,10 +178,6 @@ fn without_turns(comparison: &Comparison, interrupt: &Interrupt) -> anyhow::Resu
             live.detail.as_deref().unwrap_or("the time limit is too short")
         ),
     }
-}
-
-fn is_jvm(root: &Root, pid: u32) -> bool {
-    root.read(format!("proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libjvm.so"))
 }
 
 /// A comparison that has not begun.
