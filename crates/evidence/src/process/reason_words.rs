@@ -61,7 +61,10 @@ pub fn words(
         ),
         Reason::OffByPrctl => (
             format!("the process or a parent disabled THP (THP_enabled is 0 in /proc/{}/status)", pid),
-            Some(Action::new("Start the program without prctl(PR_SET_THP_DISABLE), which children inherit")),
+            Some(Action::new(
+                "Start it without prctl(PR_SET_THP_DISABLE), which children inherit; a program that calls it itself may \
+                 have an option for it (Redis: disable-thp no) or for pages of a pool (MariaDB: large-pages)",
+            )),
         ),
         Reason::NotEligible => (
             "the kernel reports that this region is not eligible (THPeligible is 0), without a reason"
