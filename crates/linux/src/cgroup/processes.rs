@@ -49,30 +49,11 @@ impl GroupName {
     /// Its folder, relative to the root.
     fn folder(&self, root: &Root) -> Result<PathBuf, Reason> {
         let mounts = cgroup::mount_points(&root.read(MOUNTINFO).unwrap_or_default());
-        let is_named = |folder: &Path| {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy();
-            match self {
-                GroupName::Path(_) => false,
-                GroupName::Unit(unit) => *name == **unit,
-                // ID of docker with cgroupfs, or KIND-ID.scope.
-                GroupName::Container(id) => {
-                    let end = name.strip_suffix(".scope").unwrap_or(&name);
-                    end.rsplit('-').next().is_some_and(|end| end.starts_with(id)) && !name.contains(MONITOR)
-                }
-            }
-        };
         if let GroupName::Path(path) = self {
             return folder_at(root, path, &mounts);
         }
-        let found = mounts.into_iter().map(|mount| {
-            let mut found = folders(root, mount);
-            found.retain(|folder| is_named(folder));
-            // A container can have groups of its own below its group.
-            let all = found.clone();
-            found.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
-            found
-        });
-        let found = found.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
+        let mut in_each = mounts.into_iter().map(|mount| self.folders_below(root, mount));
+        let found = in_each.find(|found| !found.is_empty()).unwrap_or_default();
         match &found[..] {
             [folder] => Ok(folder.clone()),
             [] => {
@@ -85,6 +66,29 @@ impl GroupName {
                     "{self} has several control groups; name one of them: {}",
                     paths.join(", ")
                 ))
+            }
+        }
+    }
+
+    /// The groups of this name in one hierarchy. A group inside another one of the name belongs to that one.
+    fn folders_below(&self, root: &Root, mount: PathBuf) -> Vec<PathBuf> {
+        let named: Vec<PathBuf> =
+            folders(root, mount).into_iter().filter(|folder| self.is_of(folder)).collect();
+        let is_inner =
+            |folder: &PathBuf| named.iter().any(|other| other != folder && folder.starts_with(other));
+        named.iter().filter(|folder| !is_inner(folder)).cloned().collect()
+    }
+
+    /// Whether the last part of `folder` is this name.
+    fn is_of(&self, folder: &Path) -> bool {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        match self {
+            GroupName::Path(_) => false,
+            GroupName::Unit(unit) => *name == **unit,
+            // `ID` of docker without systemd, or `KIND-ID.scope`.
+            GroupName::Container(id) => {
+                let last = name.strip_suffix(".scope").unwrap_or(&name).rsplit('-').next();
+                last.is_some_and(|last| last.starts_with(id)) && !name.contains(MONITOR)
             }
         }
     }
