@@ -107,6 +107,10 @@ class Tables(unittest.TestCase):
 
 
 class Provenance(unittest.TestCase):
+    def test_a_version_is_found_behind_announced_variables(self):
+        said = "Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version \"25\" LTS\n"
+        self.assertEqual("25 LTS", provenance.version("printf", "%s", said))
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

@@ -7,11 +7,23 @@ import subprocess
 from pathlib import Path
 
 
+# What a JVM says first if a variable has options for it.
+ANNOUNCED = "Picked up "
+# Variables that change what the programs of a benchmark do.
+VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GLIBC_TUNABLES")
+
+
+def assignments():
+    """The variables that the benchmark was started with, as words in front of its command."""
+    return [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+
+
 def first_line(*command):
     """First line of a program's output, or `None` if it cannot run."""
     try:
         ran = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        return ran.stdout.split("\n")[0].strip() or None
+        lines = (line for line in ran.stdout.split("\n") if not line.startswith(ANNOUNCED))
+        return next(lines, "").strip() or None
     except OSError:
         return None
 

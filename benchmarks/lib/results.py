@@ -96,7 +96,7 @@ class Run:
             "thp_mode": provenance.thp_mode(),
             "versions": provenance.with_reasons(self.versions, dict.fromkeys(self.versions, "the program does not report it")),
             "seed": self.arguments.seed,
-            "command": shlex.join(["benchmarks/" + self.name + "/run", *sys.argv[1:]]),
+            "command": shlex.join([*provenance.assignments(), "benchmarks/" + self.name + "/run", *sys.argv[1:]]),
             "predicted": self.arguments.predicted,
             "duration_seconds": round(time.monotonic() - self.begin, 1),
             "load_average": os.getloadavg()[2],
