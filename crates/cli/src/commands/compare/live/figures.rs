@@ -62,7 +62,7 @@ pub fn quantities(source: &MetricSource) -> anyhow::Result<Vec<Quantity>> {
     Ok(all)
 }
 
-/// Puts first the figure of the process that decides: of those that are nearly independent of its load, the first
+/// Puts first the figure of the process that decides: of those that count its work, the first
 /// that has a value over a turn, or else CPU time. Returns why the figures before it have none.
 pub fn choose(host: &mut LiveHost<'_>, turn: Duration, quantities: &mut [Quantity]) -> Vec<String> {
     let before = host.sample();

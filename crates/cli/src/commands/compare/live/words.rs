@@ -106,8 +106,9 @@ fn figure(comparison: &Comparison) -> String {
                         load is steady and the CPUs are not saturated: give --metric for a figure of the program"
             .to_owned(),
         Some(CPU_PER_ALLOCATED) => {
-            "the verdict is about the CPU time of the JVM for each GiB that it allocates, from its performance counters: \
-             nearly independent of the load, if the program allocates as much for each operation"
+            "the verdict is about the CPU time of the JVM for each GiB that it allocates, from its performance counters. \
+             It depends on the load, too: at a low one, each operation takes more CPU time. If the load changes, give \
+             --metric"
                 .to_owned()
         }
         Some(CYCLES_PER_INSTRUCTION) => {
