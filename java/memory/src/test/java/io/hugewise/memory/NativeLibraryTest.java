@@ -58,9 +58,9 @@ class NativeLibraryTest {
     void whereNothingCanBeWrittenOrExecutedItIsLoaded(@TempDir Path folder) throws IOException {
         assumeTrue(Machine.works("unshare", "--mount", "true"), "needs root");
         // Everything is read-only, and the temporary folder is not for programs.
-        String script = "mount -o remount,bind,ro / && mount -t tmpfs -o noexec,ro none /tmp && exec \"$@\"";
-        List<String> command = new ArrayList<>(List.of("unshare", "--mount", "sh", "-c", script, "sh"));
-        command.addAll(Machine.javaCommand(ALLOWED, Reserves.class.getName()));
+        String script = "mount -o remount,bind,ro / && mount -t tmpfs -o noexec,ro none \"$0\" && exec \"$@\"";
+        List<String> command = new ArrayList<>(List.of("unshare", "--mount", "sh", "-c", script, folder.toString()));
+        command.addAll(Machine.javaCommand(ALLOWED, "-Djava.io.tmpdir=" + folder, Reserves.class.getName()));
         Ran ran = Machine.run(command);
         assumeTrue(!ran.output().contains("mount:"), ran.output());
         assertThat(ran.output()).isEqualTo("reserved arena of 1MiB\n");
