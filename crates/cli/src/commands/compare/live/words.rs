@@ -107,8 +107,7 @@ fn figure(comparison: &Comparison) -> String {
             .to_owned(),
         Some(CPU_PER_ALLOCATED) => {
             "the verdict is about the CPU time of the JVM for each GiB that it allocates, from its performance counters. \
-             It depends on the load, too: at a low one, each operation takes more CPU time. If the load changes, give \
-             --metric"
+             It can depend on the load: if that changes, give --metric"
                 .to_owned()
         }
         Some(CYCLES_PER_INSTRUCTION) => {
