@@ -36,6 +36,17 @@ impl FromStr for ProcessArgument {
 }
 
 impl ProcessArgument {
+    /// The systemd service that it names.
+    pub fn service(&self) -> Option<&str> {
+        match self {
+            ProcessArgument::Group(GroupName::Unit(unit)) => {
+                Some(unit).filter(|unit| unit.ends_with(".service"))
+            }
+            _ => None,
+        }
+        .map(String::as_str)
+    }
+
     /// All processes that it names; those of a group must be one at least.
     pub fn processes(&self, root: &Root) -> anyhow::Result<Vec<u32>> {
         let group = match self {
@@ -71,8 +82,10 @@ impl ProcessArgument {
                 Ok(*pid)
             }
             (jvms, first) => {
+                // None seems to come from outside if the group changed while it was read.
+                let candidates = [jvms, first, &pids].into_iter().find(|found| !found.is_empty());
                 let candidates: Vec<String> =
-                    if jvms.is_empty() { first } else { jvms }.iter().copied().map(describe).collect();
+                    candidates.unwrap_or_default().iter().copied().map(describe).collect();
                 bail!("{group} has several programs; name a process: {}", candidates.join(", "))
             }
         }

@@ -120,7 +120,7 @@ fn loaded(format: Format, program: &str, option: &str) -> TestResult {
     plan.regions.iter_mut().for_each(|region| region.page_size_bytes = size);
     plan.pools[0].page_size_bytes = size;
     (plan.pools[0].pages_in_pool, plan.pools[0].pages_to_add) = (Pages(before), Pages(3));
-    fs::write(&file, render(&plan, format)?)?;
+    fs::write(&file, render(&plan, format, None)?)?;
     let output = Command::new(program).arg(option).arg(&file).output();
     let after = setting.read(&root);
     fs::write("/proc/sys/vm/nr_hugepages", before.to_string())?;
@@ -149,7 +149,7 @@ fn systemd_verifies() -> TestResult {
     for (name, mut plan) in hostile()? {
         plan.options.extend(HOSTILE.map(str::to_owned));
         // systemd-analyze only warns of a line that it cannot parse, and may warn of other units.
-        let reported = reported_of(&render(&plan, Format::Systemd)?)?;
+        let reported = reported_of(&render(&plan, Format::Systemd, None)?)?;
         assert!(!reported.contains("of-a-test.service"), "{name}: {reported}");
     }
     let reported = reported_of("[Service]\nEnvironment=\"A=%Z\n")?;
@@ -163,7 +163,7 @@ fn systemd_verifies() -> TestResult {
 /// The line for GRUB's file in the comments has the same parameters as the last line.
 fn grub_reads() -> TestResult {
     for (name, plan) in samples::all()? {
-        let Ok(text) = render(&plan, Format::Kernel) else { continue };
+        let Ok(text) = render(&plan, Format::Kernel, None) else { continue };
         let line = text.lines().last().unwrap_or_default();
         let grub =
             text.lines().find_map(|line| line.trim_start_matches(['#', ' ']).strip_prefix("GRUB_CMDLINE_"));
@@ -183,7 +183,7 @@ fn python_reads_ini() -> TestResult {
                   print(*(key + '=' + value for s in p.sections()[1:] for key, value in p.items(s)), sep='\\n')";
     for (name, mut plan) in samples::all()? {
         plan.command.extend(HOSTILE.map(str::to_owned));
-        let Ok(text) = render(&plan, Format::Tuned) else { continue };
+        let Ok(text) = render(&plan, Format::Tuned, None) else { continue };
         let output = Command::new("python3").args(["-c", script, &text]).output()?;
         succeeded(&output)?;
         let read = String::from_utf8(output.stdout)?;
@@ -199,7 +199,7 @@ fn python_reads_ini() -> TestResult {
 fn words_come_back(format: Format) -> TestResult {
     let script = "import json, sys, yaml\nprint(json.dumps(yaml.safe_load(sys.argv[1])))";
     for (name, plan) in hostile()? {
-        let output = Command::new("python3").args(["-c", script, &render(&plan, format)?]).output()?;
+        let output = Command::new("python3").args(["-c", script, &render(&plan, format, None)?]).output()?;
         succeeded(&output)?;
         let read: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let container = match format {
@@ -223,17 +223,18 @@ fn kubernetes_accepts() -> TestResult {
         Command::new(&program).arg(&file).output()
     };
     for (name, plan) in samples::all()?.into_iter().chain(hostile()?) {
-        succeeded(&validate(name, &render(&plan, Format::Kubernetes)?)?)?;
+        succeeded(&validate(name, &render(&plan, Format::Kubernetes, None)?)?)?;
     }
     let broken =
-        render(&samples::nodes()?, Format::Kubernetes)?.replace("  containers:", "  containers: 1 #");
+        render(&samples::nodes()?, Format::Kubernetes, None)?.replace("  containers:", "  containers: 1 #");
     assert!(!validate("broken", &broken)?.status.success(), "the validator accepts an invalid manifest");
     Ok(())
 }
 
 fn shell_reads() -> TestResult {
     for (name, plan) in hostile()? {
-        let script = format!("docker() {{ printf '%s\\0' \"$@\"; }}\n{}", render(&plan, Format::Docker)?);
+        let script =
+            format!("docker() {{ printf '%s\\0' \"$@\"; }}\n{}", render(&plan, Format::Docker, None)?);
         let output = Command::new("sh").arg("-c").arg(script).output()?;
         succeeded(&output)?;
         let read = String::from_utf8(output.stdout)?;
@@ -248,7 +249,7 @@ fn compose_accepts() -> TestResult {
     let folder = tempfile::tempdir()?;
     for (name, plan) in hostile()? {
         let file = folder.path().join(format!("{name}.yaml"));
-        fs::write(&file, render(&plan, Format::Compose)?)?;
+        fs::write(&file, render(&plan, Format::Compose, None)?)?;
         succeeded(&Command::new("docker").args(["compose", "config", "-q", "-f"]).arg(&file).output()?)?;
     }
     Ok(())

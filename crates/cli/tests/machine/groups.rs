@@ -40,7 +40,12 @@ fn unit() -> TestResult {
     let (all, chosen) = (pids(&group)?, run(&["collapse", "--dry-run", "--json", &unit])?);
     let (inspected, planned) =
         (run(&["inspect", "--json", &path])?, run(&["plan", "--json", "--pid", &unit])?);
+    let drop_in = run(&["plan", "--format", "systemd", "--pid", &unit])?;
     end(&mut shell)?;
+    says(
+        &drop_in.ended_with(0)?.stdout,
+        &[&format!("/etc/systemd/system/{unit}.d/"), &format!("restart {unit}\n")],
+    )?;
     let pid_of = |text: &str| serde_json::from_str::<Value>(text).map(|document| document["pid"].as_u64());
     let listed: Vec<Option<u64>> =
         inspected.ended_with(0)?.stdout.lines().map(pid_of).collect::<Result<_, _>>()?;

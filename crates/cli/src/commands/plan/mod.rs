@@ -165,10 +165,11 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         }
     };
     let shape = if plan.json { OutputFormat::Json } else { plan.format };
+    let service = plan.pid.as_ref().and_then(ProcessArgument::service);
     let shown = match shape {
         OutputFormat::Text => text::text(&planned, terminal)?,
         OutputFormat::Json => json::text(&planned)?,
-        OutputFormat::File(format) => match formats::render(&planned, format) {
+        OutputFormat::File(format) => match formats::render(&planned, format, service) {
             Ok(file) => file,
             // The plan needs nothing in this format: not an error, but there is no file to print.
             Err(said) if said.instead.is_none() => {

@@ -85,7 +85,9 @@ impl fmt::Display for FormatError {
 impl Error for FormatError {}
 
 /// The plan as a complete file of this format (for `docker`, a command line).
-pub fn render(plan: &Plan, format: Format) -> Result<String, FormatError> {
+///
+/// `service`: the systemd unit of the program, if it is known.
+pub fn render(plan: &Plan, format: Format, service: Option<&str>) -> Result<String, FormatError> {
     // These values go into the files unquoted.
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     if let Some((setting, to)) = thp_settings(plan).find(|(_, to)| !is_word(to)) {
@@ -104,7 +106,7 @@ pub fn render(plan: &Plan, format: Format) -> Result<String, FormatError> {
         Format::Sysctl => sysctl::render(plan),
         Format::Tmpfiles => tmpfiles::render(plan),
         Format::Limits => limits::render(plan),
-        Format::Systemd => systemd::render(plan),
+        Format::Systemd => systemd::render(plan, service),
         Format::Kernel => kernel::render(plan),
         Format::Tuned => tuned::render(plan),
         Format::Kubernetes => kubernetes::render(plan),

@@ -1,10 +1,12 @@
 //! A drop-in for the systemd service that starts the JVM.
 
+use hugewise_linux::shell;
 use hugewise_plan::plan::Plan;
 
 use super::{FormatError, VARIABLE_NOTE, header, is_shm, quote, targets, thp_settings, variable};
 
-pub fn render(plan: &Plan) -> Result<String, FormatError> {
+/// `service`: the unit of the JVM, if it is known.
+pub fn render(plan: &Plan, service: Option<&str>) -> Result<String, FormatError> {
     let needs_settings = !targets(plan).is_empty() || thp_settings(plan).next().is_some();
     if plan.options.is_empty() && !is_shm(plan) {
         let why = "the service needs no option and no capability";
@@ -13,12 +15,16 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
             false => FormatError::not_needed(why),
         };
     }
-    let mut paragraphs = vec![
-        "Put it into  /etc/systemd/system/NAME.service.d/80-hugewise.conf, for your service NAME\n\
-         Load it      systemctl daemon-reload; systemctl restart NAME\n\
+    let file = |unit: &str| format!("/etc/systemd/system/{unit}.d/80-hugewise.conf");
+    let (place, unit) = match service {
+        Some(unit) => (file(unit), shell::word(unit)),
+        None => (file("NAME.service") + ", for your service NAME", "NAME".to_owned()),
+    };
+    let mut paragraphs = vec![format!(
+        "Put it into  {place}\n\
+         Load it      systemctl daemon-reload; systemctl restart {unit}\n\
          Undo it      rm the file, then load again"
-            .to_owned(),
-    ];
+    )];
     if needs_settings {
         paragraphs.push(
             "Set the machine's settings with --format tmpfiles: at boot they are applied before services start."

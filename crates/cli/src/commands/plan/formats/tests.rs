@@ -33,7 +33,7 @@ fn name(format: Format) -> String {
 
 /// The lines that are not comments.
 fn settings(plan: &Plan, format: Format) -> Result<Vec<String>, FormatError> {
-    let text = render(plan, format)?;
+    let text = render(plan, format, None)?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())
 }
@@ -48,7 +48,7 @@ fn the_page_shows_what_is_printed() -> TestResult {
         let begin = page[section..].find("\n```").ok_or(format!("no example of {name}"))? + section + 1;
         let begin = page[begin..].find('\n').map_or(begin, |end| begin + end + 1);
         let end = page[begin..].find("```\n").map_or(page.len(), |end| begin + end);
-        let now = render(&plan, format)?;
+        let now = render(&plan, format, None)?;
         if std::env::var_os(WRITE_VARIABLE).is_some() {
             page.replace_range(begin..end, &now);
         } else {
@@ -83,14 +83,15 @@ fn each_pool_is_set_in_whole_where_it_can_be() -> TestResult {
     );
     let line = "hugepagesz=2M hugepages=120 hugepagesz=1G hugepages=0:2,1:2";
     assert_eq!(settings(&nodes, Format::Kernel)?, [line]);
-    let tuned = render(&nodes, Format::Tuned)?;
+    let tuned = render(&nodes, Format::Tuned, None)?;
     assert!(tuned.contains("\n[bootloader]\ncmdline_hugewise=+hugepagesz=1G hugepages=0:2,1:2\n"), "{tuned}");
     // The sysctl counts pages of the default size: with 1GiB pages, the pool would be 512 times as large.
-    let sysctl = render(&nodes, Format::Sysctl)?;
+    let sysctl = render(&nodes, Format::Sysctl, None)?;
     assert!(sysctl.contains("\nvm.nr_hugepages = 120\n") && sysctl.contains("tmpfiles"), "{sysctl}");
     let giant_default = Plan { default_page_size_bytes: Some("1g".parse()?), ..nodes.clone() };
     assert!(
-        render(&giant_default, Format::Sysctl).is_err_and(|error| error.to_string().contains("tmpfiles"))
+        render(&giant_default, Format::Sysctl, None)
+            .is_err_and(|error| error.to_string().contains("tmpfiles"))
     );
     Ok(())
 }
@@ -122,7 +123,7 @@ fn transparent_huge_pages_are_set_by_size_or_for_all() -> TestResult {
     assert_eq!(settings(&plan, Format::Kernel)?, ["thp_anon=64K:madvise;2M:inherit"]);
     plan.settings[0].to = "madvise\nw /etc/passwd".to_owned();
     for format in Format::value_variants() {
-        assert!(render(&plan, *format).is_err(), "{format:?}");
+        assert!(render(&plan, *format, None).is_err(), "{format:?}");
     }
     Ok(())
 }
@@ -131,7 +132,7 @@ fn transparent_huge_pages_are_set_by_size_or_for_all() -> TestResult {
 fn shared_memory_takes_its_right_and_nothing_else_does() -> TestResult {
     for (_, plan) in samples::all()? {
         for format in Format::value_variants() {
-            let Ok(text) = render(&plan, *format) else { continue };
+            let Ok(text) = render(&plan, *format, None) else { continue };
             let body: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
             let privileged = ["IPC_LOCK", "memlock", "shm"].iter().any(|word| body.join("\n").contains(word));
             let may = is_shm(&plan) || plan.backing == Backing::Thp;
@@ -142,7 +143,7 @@ fn shared_memory_takes_its_right_and_nothing_else_does() -> TestResult {
     let limits = settings(&plan, Format::Limits)?;
     assert_eq!(limits, [format!("@hugepages - memlock {}", 632 * 2048)]);
     assert!(settings(&plan, Format::Systemd)?.contains(&"AmbientCapabilities=CAP_IPC_LOCK".to_owned()));
-    assert!(render(&plan, Format::Docker)?.contains(" --cap-add=IPC_LOCK "));
+    assert!(render(&plan, Format::Docker, None)?.contains(" --cap-add=IPC_LOCK "));
     Ok(())
 }
 
@@ -158,7 +159,7 @@ fn unneeded_formats_are_refused_with_the_reason() -> TestResult {
         (samples::base()?, Format::Tuned, "nothing to write"),
         (samples::base()?, Format::Tmpfiles, "nothing to write"),
     ] {
-        let said = render(&plan, format).map_err(|error| error.to_string());
+        let said = render(&plan, format, None).map_err(|error| error.to_string());
         assert!(said.as_ref().is_err_and(|said| said.contains(says)), "{format:?}: {said:?}");
     }
     Ok(())
@@ -166,16 +167,16 @@ fn unneeded_formats_are_refused_with_the_reason() -> TestResult {
 
 #[test]
 fn a_pod_takes_the_pages_of_one_instance() -> TestResult {
-    let text = render(&samples::hugetlb()?, Format::Kubernetes)?;
+    let text = render(&samples::hugetlb()?, Format::Kubernetes, None)?;
     assert_eq!(text.matches("hugepages-2Mi: \"1264Mi\"").count(), 2, "request and limit: {text}");
     // 1 MiB of card table, and the margin.
     assert_eq!(text.matches("memory: \"513Mi\"").count(), 2, "{text}");
     assert!(text.contains("kind: \"Deployment\"") && text.contains("replicas: 2\n"), "{text}");
     assert!(text.contains("# Planned with java 17.0.15 (G1)."), "{text}");
-    let text = render(&samples::nodes()?, Format::Kubernetes)?;
+    let text = render(&samples::nodes()?, Format::Kubernetes, None)?;
     assert_eq!(text.matches("hugepages-1Gi: \"4Gi\"").count(), 2, "of both nodes: {text}");
     assert_eq!(text.matches("hugepages-2Mi: \"240Mi\"").count(), 2, "{text}");
-    let text = render(&samples::thp()?, Format::Kubernetes)?;
+    let text = render(&samples::thp()?, Format::Kubernetes, None)?;
     assert!(text.contains("memory: \"1536Mi\"") && !text.contains("hugepages-"), "heap and margin: {text}");
     Ok(())
 }
@@ -184,7 +185,7 @@ fn a_pod_takes_the_pages_of_one_instance() -> TestResult {
 fn options_take_the_place_of_those_of_the_line() -> TestResult {
     let mut plan = samples::hugetlb()?;
     plan.command.insert(2, "-XX:-UseLargePages".to_owned());
-    let last = |plan: &Plan| render(plan, Format::Docker).map(|t| t.lines().last().map(str::to_owned));
+    let last = |plan: &Plan| render(plan, Format::Docker, None).map(|t| t.lines().last().map(str::to_owned));
     let line = "docker run --rm --entrypoint=java IMAGE -XX:+UseLargePages -Xmx1g -jar server.jar";
     assert_eq!(last(&plan)?.as_deref(), Some(line));
     let mut plan = samples::opaque()?;
@@ -252,7 +253,7 @@ proptest! {
             prop_assert_eq!(lines.len(), 1, "{:?}", lines);
         }
         for format in Format::value_variants() {
-            let _ = render(&plan, *format);
+            let _ = render(&plan, *format, None);
         }
     }
 }
