@@ -69,7 +69,7 @@ pub fn plan(
     let user = server.account.as_ref().filter(|_| !server.names_user).map(|account| account.name.clone());
     let Server { settings, complaints, has_unread_files, .. } = server;
     let readings = Readings { settings, complaints, has_unread_files, user, planned, now };
-    Ok(decide(command, &readings, wanted, facts, sizes))
+    Ok(decide(command, &readings, (regions, pools), wanted, facts, sizes))
 }
 
 /// The pools with pages of `target` and of all smaller sizes without a limit. The server prefers larger pages, if a
@@ -120,16 +120,16 @@ fn regions(start: &Start) -> Vec<RegionDemand> {
     start.regions.iter().map(region).collect()
 }
 
-/// The plan that follows from the readings.
+/// The plan that follows from the readings and the [`demand`] of their starts.
 fn decide(
     command: &[String],
     readings: &Readings,
+    (regions, pools): (Vec<RegionDemand>, Vec<PoolPlan>),
     wanted: &PlanRequest,
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Plan {
-    let Readings { settings, user, planned, .. } = readings;
-    let (regions, pools) = demand(planned, wanted, facts, sizes);
+    let Readings { settings, user, .. } = readings;
     let options: Vec<String> = if settings.large_pages { Vec::new() } else { vec![OPTION.to_owned()] };
     let mut notes = planner::unknown_limits(&pools, facts);
     if !readings.complaints.is_empty() {
@@ -280,7 +280,8 @@ mod tests {
         let complaints = vec!["[ERROR] unknown variable".to_owned()];
         let user = Some("mysql".to_owned());
         let readings = Readings { settings, complaints, has_unread_files: true, user, planned, now };
-        Ok(decide(&command, &readings, &wanted, &facts, &sizes))
+        let demand = demand(&readings.planned, &wanted, &facts, &sizes);
+        Ok(decide(&command, &readings, demand, &wanted, &facts, &sizes))
     }
 
     #[test]
