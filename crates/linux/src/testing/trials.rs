@@ -14,6 +14,8 @@ use std::{
 
 use libtest_mimic::Arguments;
 
+use crate::{proc::task_stat::TaskStat, root::Root, sys::process::ticks_per_second};
+
 /// Environment variable with a file to which each test that is skipped or left out adds a line: its name, a tab and
 /// the reason.
 pub const SKIPS: &str = "HUGEWISE_SKIPS";
@@ -115,18 +117,19 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
     let begin = Instant::now();
     println!();
     for trial in selected {
-        let (name, begin) = (trial.name.clone(), Instant::now());
+        let (name, begin, cpu_before) = (trial.name.clone(), Instant::now(), cpu_seconds());
         print!("test {name} ... ");
         let _ = io::stdout().flush();
         let outcome = trial.outcome();
-        let seconds = begin.elapsed().as_secs_f64();
+        // On a shared machine the CPU time is steadier than the duration.
+        let cost = format!("{:.1} s, CPU {:.1} s", begin.elapsed().as_secs_f64(), cpu_seconds() - cpu_before);
         match outcome {
             Outcome::Passed => {
                 passed += 1;
-                println!("ok ({seconds:.1} s)");
+                println!("ok ({cost})");
             }
             Outcome::Failed(reason) => {
-                println!("FAILED ({seconds:.1} s)");
+                println!("FAILED ({cost})");
                 failed.push((name, reason));
             }
             Outcome::Skipped(reason) => {
@@ -161,6 +164,15 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
         begin.elapsed().as_secs_f64()
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+/// CPU time of this process and of those that it has started and that have ended.
+fn cpu_seconds() -> f64 {
+    let text = Root::live().read("proc/self/stat").unwrap_or_default();
+    let ticks = TaskStat::parse(&text).map_or(0, |stat| {
+        stat.user_ticks + stat.sys_ticks + stat.children_user_ticks + stat.children_sys_ticks
+    });
+    ticks as f64 / ticks_per_second() as f64
 }
 
 fn is_selected(arguments: &Arguments, name: &str) -> bool {
