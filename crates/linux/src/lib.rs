@@ -26,6 +26,7 @@ pub mod root;
 pub mod settings;
 pub mod shell;
 pub mod sys;
+pub mod systemd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tracefs;

@@ -55,6 +55,7 @@ mod tlb;
 mod touch;
 mod trace;
 mod tracking;
+mod unit;
 mod untouched;
 mod without;
 
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         report::trials(),
         server::trials(),
         server_killed::trials(),
+        unit::trials(),
         storms::trials(),
         trace::trials(),
         kernel_tools::trials(),

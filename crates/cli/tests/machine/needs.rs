@@ -19,6 +19,8 @@ pub const THPMAPS: &str = "HUGEWISE_THPMAPS";
 pub const PAGE_TYPES: &str = "HUGEWISE_PAGE_TYPES";
 /// Environment variable with the folder of the jars of the off-heap caches of docs/run.md.
 pub const OFF_HEAP_JARS: &str = "HUGEWISE_OFFHEAP_JARS";
+/// The program of systemd.
+pub const SYSTEMD: &str = "/usr/lib/systemd/systemd";
 /// Environment variable: if it is set, tests that take long are run.
 const FULL: &str = "HUGEWISE_FULL";
 
@@ -52,6 +54,8 @@ pub enum Need {
     Namespaces,
     /// The kernel's tools `thpmaps` and `page-types`.
     KernelTools,
+    /// systemd is installed; it need not run.
+    Systemd,
     /// Control groups with a memory limit can be created.
     MemoryGroup,
     /// The memory of the whole machine may be fragmented during the test.
@@ -78,6 +82,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
         Need::Strace => works(Command::new("strace").args(["-o", "/dev/null", "true"])),
+        Need::Systemd => Path::new(SYSTEMD).is_file(),
         Need::MemoryGroup => memory_group().is_some(),
         Need::Fragment => crate::collapse_heap::may_fragment(),
         Need::Full => env::var_os(FULL).is_some(),
@@ -97,6 +102,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
         Need::Strace => "strace does not work",
+        Need::Systemd => "no systemd",
         Need::MemoryGroup => "no control group for memory",
         Need::Fragment => "takes the whole machine's memory: HUGEWISE_FRAGMENT=1",
         Need::Full => "takes long: HUGEWISE_FULL=1",

@@ -1,6 +1,6 @@
 //! Actions after a verdict.
 
-use hugewise_linux::{action::Action, shell};
+use hugewise_linux::{action::Action, shell, systemd::Unit};
 use hugewise_plan::malloc::OffHeap;
 
 use crate::{
@@ -66,6 +66,9 @@ fn run(arm: &ArmBacking, case: &Case, program: &Program<'_>) -> Vec<Action> {
     let command = shell::line(&substitute(program.command, &case.parameters));
     let (backing, off_heap) = (arm.backing(), arm.off_heap());
     let needs_pool = backing.is_explicit() || off_heap == Some(OffHeap::Hugetlb);
+    if let Some(unit) = Unit::parse(program.workload) {
+        return configure(&unit, arm, needs_pool);
+    }
     // 'hugewise plan' counts the pages of a JVM, not those of malloc.
     let pool = (needs_pool && off_heap.is_none() && program.is_java()).then(|| {
         Action::new(format!("Count the pages for {backing}, and reserve them with the plan's command"))
@@ -82,6 +85,22 @@ fn run(arm: &ArmBacking, case: &Case, program: &Program<'_>) -> Vec<Action> {
     let off_heap = off_heap.map(|off_heap| format!(" --off-heap {off_heap}")).unwrap_or_default();
     let run = Action::new(run).by(format!("hugewise run --backing {backing}{off_heap} -- {command}"));
     pool.into_iter().chain([run.verified_by("hugewise inspect PID")]).collect()
+}
+
+/// Giving a service the variables that the notes of a comparison name.
+fn configure(unit: &Unit, arm: &ArmBacking, needs_pool: bool) -> Vec<Action> {
+    let name = shell::word(unit.name());
+    let pool = needs_pool.then(|| {
+        Action::new("Reserve a pool for all memory that it maps; of a JVM, a plan as the user of the service counts it")
+            .by(format!("hugewise plan --backing {} --pid {name}", arm.backing()))
+            .verified_by("hugewise check")
+    });
+    let variables = Action::new(format!(
+        "Set the variables that a note names for {arm} in the unit (Environment=), and restart it"
+    ))
+    .by(format!("sudo systemctl edit {name}"))
+    .verified_by(format!("sudo hugewise inspect {name}"));
+    pool.into_iter().chain([variables]).collect()
 }
 
 #[cfg(test)]
@@ -119,5 +138,11 @@ mod tests {
             ]
         );
         assert_eq!(of("sort", "hugetlb", &["sort", ""]), ["hugewise run --backing hugetlb -- sort ''"]);
+        let start = ["systemctl", "start", "app.service"];
+        assert_eq!(of("app.service", "thp", &start), ["sudo systemctl edit app.service"]);
+        assert_eq!(
+            of("app.service", "hugetlb", &start),
+            ["hugewise plan --backing hugetlb --pid app.service", "sudo systemctl edit app.service"]
+        );
     }
 }

@@ -14,11 +14,15 @@ use hugewise_changes::journal::end_processes_of;
 use hugewise_linux::{
     root::Root,
     sys::{process::kill_group, wait_readable},
+    systemd::Unit,
     users::Account,
 };
 use serde::{Deserialize, Serialize};
 
-use super::processes::{Processes, is_running, kill, of};
+use super::{
+    processes::{Processes, is_running, kill, of},
+    unit::give_back,
+};
 use crate::execution::Launch;
 
 /// Time between two looks at the server's processes: those that leave its process group are known from then on.
@@ -35,6 +39,8 @@ pub struct Work {
     pub(super) user: Option<Account>,
     /// The run id that all processes of the server carry in their environment, unless they have changed it.
     pub(super) run_id: Option<String>,
+    /// The systemd service to start as it was.
+    pub(super) unit: Option<Unit>,
 }
 
 /// The guard of a run.
@@ -100,6 +106,9 @@ pub fn watch(work: &Work) -> io::Result<()> {
     // Those that left the group between two looks. They may start more before they end.
     if let Some(run_id) = &work.run_id {
         while !end_processes_of(&root, run_id).is_empty() {}
+    }
+    if let Some(unit) = &work.unit {
+        give_back(unit)?;
     }
     if !work.cleanup.is_empty() {
         let cleanup = Launch::aside(&work.cleanup, work.user.clone());

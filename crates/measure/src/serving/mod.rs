@@ -6,9 +6,12 @@
 
 pub mod guard;
 mod ports;
+mod process;
 mod processes;
 mod ready;
 mod session;
+mod taken_unit;
+mod unit;
 
 use std::{
     fs, io,
@@ -22,17 +25,22 @@ use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
     interrupt::Interrupt,
     root::Root,
-    sys::process::{ChildExit, GroupLeader, monotonic_ns},
+    sys::process::{ChildExit, monotonic_ns},
+    systemd::Unit,
     users::Account,
 };
 
-use self::processes::Usage;
 pub use self::{
     ports::{Ports, port_of},
     ready::Ready,
     session::Session,
+    taken_unit::TakenUnit,
 };
-use crate::execution::{Execution, ExecutionError, Launch, Output, last_lines};
+use self::{
+    process::{ServerProcess, UnitProcess},
+    processes::Usage,
+};
+use crate::execution::{Execution, ExecutionError, Launch, Output};
 
 /// In commands of the server and its driver: a free TCP port, chosen for each run.
 pub const PORT: &str = "{port}";
@@ -42,10 +50,12 @@ const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// How a server starts and ends.
 #[derive(Clone, Debug)]
 pub struct Service {
+    /// The systemd service that it is; `None` for a command.
+    pub unit: Option<Unit>,
     pub ready: Ready,
     /// Longest time until the server is ready.
     pub ready_timeout: Duration,
-    /// Longest time between SIGTERM and SIGKILL at its end.
+    /// Longest time between SIGTERM and SIGKILL at the end of a command.
     pub stop_timeout: Duration,
     /// User as whom the server starts, and `prepare` and `cleanup` run; `None` for the present one.
     pub user: Option<Account>,
@@ -120,7 +130,7 @@ struct Server<'r> {
     name: String,
     service: &'r Service,
     port: u16,
-    process: GroupLeader,
+    process: ServerProcess,
     output: Output,
     observer: &'r mut Observer,
     started_ns: u64,
@@ -148,8 +158,19 @@ impl<'r> Server<'r> {
         let output = Output::in_folder(&folder).map_err(io)?;
         let (stdout, stderr) = output.handles().map_err(io)?;
         let started_ns = monotonic_ns();
-        let process = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
-        session.guard.watch(process.pid()).map_err(io)?;
+        let start = |launch: &Launch| launch.start(Stdio::null(), stdout.into(), stderr.into());
+        let process = match &service.unit {
+            Some(unit) => {
+                unit::set_environment(unit, &launch.environment).map_err(io)?;
+                let words = ["systemctl", "start", unit.name()].map(str::to_owned);
+                ServerProcess::Unit(UnitProcess::starting(unit.clone(), start(&Launch::aside(&words, None))?))
+            }
+            None => {
+                let leader = start(&launch)?;
+                session.guard.watch(leader.pid()).map_err(io)?;
+                ServerProcess::Child(leader)
+            }
+        };
         let (name, port) = (launch.name(), ports.own);
         Ok(Server { called, name, service, port, process, output, observer, started_ns })
     }
@@ -161,34 +182,32 @@ impl<'r> Server<'r> {
     /// The server has failed: why, and the end of its output.
     fn failed(&mut self, why: &str) -> ExecutionError {
         let output = self.output.read().unwrap_or_default();
-        ExecutionError::Failed(format!("{} {why}{}", self.called, last_lines(&output)))
+        ExecutionError::Failed(format!("{} {why}{}", self.called, self.process.last_lines(&output)))
     }
 
     /// Fails if the server has ended, `when`.
-    fn check_runs(&mut self, wait: Duration, when: &str) -> Result<(), ExecutionError> {
-        match self.process.wait_for_end(wait).map_err(|error| self.io(error))? {
+    fn check_runs(&mut self, root: &Root, wait: Duration, when: &str) -> Result<(), ExecutionError> {
+        match self.process.wait_for_end(wait, root).map_err(|error| self.io(error))? {
             true => Err(self.failed(&format!("ended {when}"))),
             false => Ok(()),
         }
     }
 
     fn is_ready(&mut self) -> bool {
-        self.service.ready.is_met(self.port, &mut || self.output.read())
+        self.process.pid().is_some() && self.service.ready.is_met(self.port, &mut || self.output.read())
     }
 
     /// Ends the server in order, and then what is left of it.
-    fn stop(mut self, root: &Root) -> io::Result<Stopped> {
-        let timeout = self.service.stop_timeout;
-        let remaining = processes::of(root, self.process.pid());
-        self.process.terminate();
-        let begin = Instant::now();
-        let mut ended = None;
-        while ended.is_none() && begin.elapsed() < timeout {
-            ended = self.process.wait(timeout.saturating_sub(begin.elapsed()).min(READY_INTERVAL))?;
-        }
-        drop(self.process);
-        processes::kill(root, &remaining);
+    fn stop(self, root: &Root) -> io::Result<Stopped> {
+        let ended = self.process.stop(self.service.stop_timeout, root)?;
         Ok(Stopped { started_ns: self.started_ns, ended })
+    }
+
+    /// Samples its memory if that is due, once it has a process.
+    fn sample_if_due(&mut self) {
+        if let Some(pid) = self.process.pid() {
+            self.observer.sample_if_due(pid);
+        }
     }
 }
 
@@ -209,7 +228,7 @@ impl<'r> Running<'r> {
         let begin = Instant::now();
         loop {
             let Some((server, before)) = self.servers.split_last_mut() else { return Ok(()) };
-            server.check_runs(READY_INTERVAL, "before it was ready")?;
+            server.check_runs(&self.root, READY_INTERVAL, "before it was ready")?;
             if self.interrupt.signal().is_some() {
                 return Err(ExecutionError::Interrupted);
             }
@@ -223,8 +242,9 @@ impl<'r> Running<'r> {
                 );
             }
             let when = format!("before {} was ready", server.called);
-            server.observer.sample_if_due(server.process.pid());
-            before.iter_mut().try_for_each(|server| server.check_runs(Duration::ZERO, &when))?;
+            server.sample_if_due();
+            let root = &self.root;
+            before.iter_mut().try_for_each(|server| server.check_runs(root, Duration::ZERO, &when))?;
         }
     }
 
@@ -255,15 +275,17 @@ impl<'r> Running<'r> {
                 return Err(ExecutionError::TimedOut { limit, output: output.read().map_err(io)? });
             }
             for server in &mut self.servers {
-                server.check_runs(Duration::ZERO, "while the driver ran")?;
-                server.observer.sample_if_due(server.process.pid());
+                server.check_runs(&self.root, Duration::ZERO, "while the driver ran")?;
+                server.sample_if_due();
             }
         }
         let wall = begin.elapsed();
         let usages = self.usages().into_iter().zip(&before).map(|(after, before)| after.since(before));
         let usages = usages.collect();
         for server in &mut self.servers {
-            server.observer.sample(server.process.pid());
+            if let Some(pid) = server.process.pid() {
+                server.observer.sample(pid);
+            }
         }
         let status =
             child.wait(Duration::ZERO).map_err(io)?.map_or(ExitStatus::from_raw(0), |end| end.status);
@@ -271,7 +293,8 @@ impl<'r> Running<'r> {
     }
 
     fn usages(&self) -> Vec<Usage> {
-        let usage = |server: &Server<'_>| Usage::read(&self.root, server.process.pid());
+        let read = |pid| Usage::read(&self.root, pid);
+        let usage = |server: &Server<'_>| server.process.pid().map(read).unwrap_or_default();
         self.servers.iter().map(usage).collect()
     }
 

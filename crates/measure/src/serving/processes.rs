@@ -66,7 +66,8 @@ pub(super) fn is_running(root: &Root, (pid, ticks): &(&u32, &u64)) -> bool {
     started(root, **pid) == Some(**ticks)
 }
 
-fn started(root: &Root, pid: u32) -> Option<u64> {
+/// Start of a process in clock ticks since boot.
+pub(super) fn started(root: &Root, pid: u32) -> Option<u64> {
     let text = root.read(format!("proc/{pid}/stat")).ok()?;
     TaskStat::parse(&text).map(|stat| stat.started_ticks)
 }

@@ -47,6 +47,7 @@ impl<'a> Session<'a> {
             cleanup: ports.in_words(&service.cleanup),
             user: service.user.clone(),
             run_id: run_id.and_then(|(_, value)| value.as_ref()?.to_str()).map(str::to_owned),
+            unit: None,
         };
         let guard = Guard::start(&service.program, &work).map_err(io)?;
         let session =

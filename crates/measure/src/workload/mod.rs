@@ -9,6 +9,7 @@ mod postgres;
 mod prometheus;
 mod script;
 pub(crate) mod servers;
+mod unit;
 
 use std::{
     collections::BTreeMap,
@@ -33,6 +34,8 @@ use crate::{
     touch::Touch,
     workload::metric::Metric,
 };
+
+pub use self::unit::UnitProgram;
 
 /// A program that can run on different backings.
 #[derive(Debug)]
@@ -62,6 +65,7 @@ enum WorkloadKind {
     Java { line: LaunchLine, flags: FinalFlags },
     Postgres { command: Vec<String>, line: PostgresLine },
     Script(ScriptLaunch),
+    Unit(UnitProgram),
     Other { command: Vec<String>, allocator: Option<Allocator> },
 }
 
@@ -126,6 +130,7 @@ impl Workload {
             }
             WorkloadKind::Postgres { command, line } => postgres::prepare(command, line, backing, conditions),
             WorkloadKind::Script(script) => script::prepare(script, backing, conditions),
+            WorkloadKind::Unit(program) => unit::prepare(program, backing, conditions),
             WorkloadKind::Other { command, allocator } => {
                 other::prepare(command, *allocator, backing, conditions)
             }
@@ -157,6 +162,7 @@ impl Workload {
     pub fn is_asked_through_malloc(&self, observer: &Observer) -> bool {
         match self.kind {
             WorkloadKind::Script(_) => !observer.has_heap(),
+            WorkloadKind::Unit(UnitProgram { is_jvm, .. }) => !is_jvm,
             WorkloadKind::Other { .. } => true,
             _ => false,
         }

@@ -19,7 +19,7 @@ pub(super) fn prepare(
     }
     let backing = off_heap.into();
     let settings = MallocSettings::glibc(backing, conditions.sizes)?;
-    if let Some((size, demand)) = other::pool_demand(backing, conditions) {
+    if let Some((size, demand)) = other::pool_demand(backing, conditions, other::ROUNDING) {
         *prepared.pools.entry(size).or_insert(Bytes::ZERO) += demand;
     }
     prepared.notes.push(other::described(&settings));

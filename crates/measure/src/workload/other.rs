@@ -17,7 +17,10 @@ use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind};
 use crate::execution::Launch;
 
 /// Allowance for the rounding of large allocations to whole huge pages.
-const ROUNDING: Bytes = Bytes(64 << 20);
+pub(super) const ROUNDING: Bytes = Bytes(64 << 20);
+/// The same for a JVM whose flags are unknown. It takes the pages of its code cache at its start, of which only a part
+/// is resident on base pages: by default 240 MiB.
+pub(super) const OF_JVM: Bytes = Bytes(ROUNDING.0 + (240 << 20));
 
 impl Workload {
     /// A program without options for huge pages.
@@ -35,12 +38,16 @@ fn allocator(program: &str) -> Option<Allocator> {
     c_library::of_program(&Root::live(), file.strip_prefix("/").ok()?).ok()?.allocator
 }
 
-/// Demand of malloc'd memory on a pool, with its page size and an allowance; `None` if `backing` has no pool,
-/// and before the first run on base.
-pub(super) fn pool_demand(backing: Backing, conditions: &Conditions) -> Option<(PageSize, Bytes)> {
+/// Demand on a pool of a program whose memory on base pages is known, with the page size and an `allowance`; `None` if
+/// `backing` has no pool, and before the first run on base.
+pub(super) fn pool_demand(
+    backing: Backing,
+    conditions: &Conditions,
+    allowance: Bytes,
+) -> Option<(PageSize, Bytes)> {
     let size = conditions.sizes.huge_page_of(backing).filter(|_| backing.is_explicit())?;
     let memory = conditions.memory_on_base?;
-    let demand = Bytes(memory.0 + memory.0 / 4) + ROUNDING;
+    let demand = Bytes(memory.0 + memory.0 / 4) + allowance;
     Some((size, demand.align_up(size).unwrap_or(demand)))
 }
 
@@ -71,7 +78,7 @@ pub(super) fn prepare(
             user: None,
         },
         region: RegionOfInterest::Anonymous,
-        pools: pool_demand(backing, conditions).into_iter().collect(),
+        pools: pool_demand(backing, conditions, ROUNDING).into_iter().collect(),
         shared_memory: false,
         notes: vec![described(&settings)],
     })

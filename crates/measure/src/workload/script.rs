@@ -31,5 +31,6 @@ pub(super) fn prepare(
     prepared.notes.insert(0, script.describe(&options));
     prepared.notes.extend((!aside.is_empty()).then(|| format!("removed {}", aside.join(", "))));
     prepared.region = RegionOfInterest::AnyJavaHeap;
+    prepared.pools = other::pool_demand(backing, conditions, other::OF_JVM).into_iter().collect();
     Ok(prepared)
 }

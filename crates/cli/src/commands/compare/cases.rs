@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hugewise_jvm::{launch::LaunchLine, script_launch::ScriptLaunch};
 use hugewise_linux::root::Root;
 use hugewise_measure::{
@@ -16,6 +16,7 @@ use super::{
     embedded::{self, Java},
     parameter_lists,
     server::{self, Server},
+    unit,
 };
 
 impl Compare {
@@ -45,16 +46,23 @@ impl Compare {
             } else {
                 let program = |server: &Server| {
                     let command = substitute(&server.command, &parameters);
-                    let workload =
-                        self.workload(root, command, true).with_context(|| match server.name.as_str() {
-                            "" => "--server".to_owned(),
-                            name => format!("server {name}"),
-                        })?;
+                    let workload = match &server.service.unit {
+                        Some(_) if self.off_heap.is_some() => Err(anyhow!(
+                            "--off-heap needs the command line of a JVM: the variables of a service set its heap only"
+                        )),
+                        Some(unit) => unit::program(root, unit)
+                            .and_then(|program| Ok(Workload::unit(program, self.own_figures()?))),
+                        None => self.workload(root, command, true),
+                    };
+                    let workload = workload.with_context(|| match server.name.as_str() {
+                        "" => "--server".to_owned(),
+                        name => format!("server {name}"),
+                    })?;
                     Ok(Program {
                         name: server.name.clone(),
                         workload,
                         service: Some(server.service.clone()),
-                        command: server.command.clone(),
+                        command: server.shown_command(),
                     })
                 };
                 (servers.iter().map(program).collect::<anyhow::Result<_>>()?, given)
@@ -64,13 +72,14 @@ impl Compare {
         combinations.into_iter().map(case).collect()
     }
 
+    fn own_figures(&self) -> anyhow::Result<OwnFigures> {
+        let operations = self.server.operations()?;
+        Ok(OwnFigures { metrics: self.metric.clone(), operations, jmh: self.jmh.clone() })
+    }
+
     /// The workload of a command.
     fn workload(&self, root: &Root, command: Vec<String>, is_server: bool) -> anyhow::Result<Workload> {
-        let own = OwnFigures {
-            metrics: self.metric.clone(),
-            operations: self.server.operations()?,
-            jmh: self.jmh.clone(),
-        };
+        let own = self.own_figures()?;
         let database = if is_server { server::postgres(&command, &own)? } else { None };
         if let Some(workload) = database {
             return Ok(workload);

@@ -16,6 +16,7 @@ mod samples;
 mod server;
 pub mod text;
 pub mod time_line;
+mod unit;
 pub mod words;
 
 use std::{
@@ -50,7 +51,7 @@ use hugewise_measure::{
 };
 use hugewise_plan::malloc::OffHeap;
 
-use self::{live::LiveOptions, named::BackingList, server::ServerArguments};
+use self::{live::LiveOptions, named::BackingList, server::ServerArguments, unit::Taken};
 use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
@@ -236,8 +237,10 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         interrupt: &interrupt,
         fragmenter: fragmenter.as_ref(),
     };
+    let taken = Taken::take(&cases)?;
     let comparison = experiment.conduct(&mut machine, &mut Bar::new());
     machine::close(machine)?;
+    drop(taken);
     let mut comparison = match comparison {
         Ok(comparison) => comparison,
         Err(error) => {

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use hugewise_databases::postgres::line::{self, PostgresLine};
 use hugewise_jvm::launch::{self, option_words};
-use hugewise_linux::{root::Root, sys::process, users::Account};
+use hugewise_linux::{root::Root, sys::process, systemd::Unit, users::Account};
 use hugewise_measure::{
     serving::{PORT, Ready, Service, port_of},
     workload::{OwnFigures, Workload, metric::Metric},
@@ -21,7 +21,8 @@ pub struct ServerArguments {
     /// --ready and in COMMAND. Several servers have names, of lower-case letters, digits and '-': they start in the
     /// order given, each when the one before it is ready, on all combinations of their backings; {port:NAME} is the
     /// port of one of them. NAME= before a value of the options for servers, and of --backing, is the server that it
-    /// is for; without it, the value is for all that have none of their own
+    /// is for; without it, the value is for all that have none of their own. UNIT.service in place of CMD is a systemd
+    /// service that runs: it is started on each backing in each run, by a drop-in below /run, and as it was at the end
     #[arg(long, value_name = "[NAME=]CMD", requires_all = ["ready", "command"], conflicts_with_all = ["turns", "jmh"])]
     server: Vec<String>,
     /// When the server is ready: a TCP port ({port}: the chosen one) accepts connections, a file (absolute path)
@@ -60,6 +61,14 @@ pub struct Server {
     pub name: String,
     pub command: Vec<String>,
     pub service: Service,
+}
+
+impl Server {
+    /// The command line that starts it.
+    pub fn shown_command(&self) -> Vec<String> {
+        let start = |unit: &Unit| ["systemctl", "start", unit.name()].map(str::to_owned).to_vec();
+        self.service.unit.as_ref().map_or_else(|| self.command.clone(), start)
+    }
 }
 
 impl ServerArguments {
@@ -132,14 +141,29 @@ impl ServerArguments {
             !names.iter().any(|other| ready == port_of(other)),
             "--ready {name}={ready}: this is the port of another server"
         );
+        let command = command_of("--server", command)?;
+        let ready = ready.parse::<Ready>().map_err(|why| anyhow::anyhow!("--ready '{ready}': {why}"))?;
+        let user = value("--user", &self.user)?;
+        let unit = match &command[..] {
+            [word] => Unit::parse(word),
+            _ => None,
+        };
+        if let Some(unit) = &unit {
+            check_unit(
+                unit,
+                &ready,
+                user.is_some() || value("--stop-timeout", &self.stop_timeout)?.is_some(),
+            )?;
+        }
         Ok(Server {
             name: if names.len() > 1 { name.to_owned() } else { String::new() },
-            command: command_of("--server", command)?,
+            command,
             service: Service {
-                ready: ready.parse::<Ready>().map_err(|why| anyhow::anyhow!("--ready '{ready}': {why}"))?,
+                unit,
+                ready,
                 ready_timeout: time("--ready-timeout", &self.ready_timeout, READY_TIMEOUT)?,
                 stop_timeout: time("--stop-timeout", &self.stop_timeout, STOP_TIMEOUT)?,
-                user: value("--user", &self.user)?.map(account).transpose()?,
+                user: user.map(account).transpose()?,
                 prepare: optional("--prepare", &self.prepare)?,
                 cleanup: optional("--cleanup", &self.cleanup)?,
                 program: env::current_exe().context("cannot determine the path of this executable")?,
@@ -181,6 +205,21 @@ fn check_ports(option: &str, words: &[String], names: &[&str]) -> anyhow::Result
 /// The words of the command that is given with `option`.
 pub fn words(text: &str, option: &str) -> anyhow::Result<Vec<String>> {
     option_words(text, option).with_context(|| format!("{option}: a quote is not closed"))
+}
+
+/// Fails if an option does not suit a service of systemd.
+fn check_unit(unit: &Unit, ready: &Ready, has_own: bool) -> anyhow::Result<()> {
+    ensure!(process::is_root(), "--server {unit}: only root can start services; try sudo");
+    ensure!(
+        !has_own,
+        "--server {unit}: the unit sets its user and its timeout; leave out --user and --stop-timeout"
+    );
+    ensure!(
+        matches!(ready, Ready::Port(_) | Ready::File(_)),
+        "--server {unit}: give the port of the service, or a file, to --ready: its port is not chosen here, and its \
+         output goes to the journal"
+    );
+    Ok(())
 }
 
 fn account(name: &str) -> anyhow::Result<Account> {

@@ -1,0 +1,90 @@
+//! Services of systemd.
+
+use std::{fmt, io, os::unix::process::CommandExt, process::Command};
+
+use serde::{Deserialize, Serialize};
+
+/// Ending of the units that start a program.
+const ENDING: &str = ".service";
+
+/// A service of systemd, by the name of its unit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unit(String);
+
+impl Unit {
+    /// The service that `text` names, with its ending; `None` if that is no name of a service.
+    ///
+    /// Source: systemd.unit(5).
+    pub fn parse(text: &str) -> Option<Unit> {
+        let is_of_names = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+        let prefix = text.strip_suffix(ENDING)?;
+        let is_name = !prefix.is_empty() && !prefix.starts_with('-') && prefix.chars().all(is_of_names);
+        is_name.then(|| Unit(text.to_owned()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Its main process; `None` if it does not run.
+    pub fn main_process(&self) -> io::Result<Option<u32>> {
+        let pid = systemctl(&["show", "--property=MainPID", "--value", &self.0])?;
+        Ok(pid.trim().parse().ok().filter(|pid| *pid != 0))
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Runs systemctl(1) to its end; returns what it printed, or an error with its message.
+pub fn systemctl(arguments: &[&str]) -> io::Result<String> {
+    let failed = |why: String| io::Error::other(format!("systemctl {}: {why}", arguments.join(" ")));
+    // Ctrl-C does not interrupt it.
+    let ran = Command::new("systemctl")
+        .args(arguments)
+        .process_group(0)
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    match ran.status.success() {
+        true => Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
+        false => Err(failed(String::from_utf8_lossy(&ran.stderr).trim().to_owned())),
+    }
+}
+
+/// A line of a file for `EnvironmentFile=`.
+///
+/// Source: systemd.exec(5); as in a shell, these characters are special between double quotes.
+pub fn environment_line(name: &str, value: &str) -> String {
+    let mut line = format!("{name}=\"");
+    for c in value.chars() {
+        if matches!(c, '"' | '\\' | '$' | '`') {
+            line.push('\\');
+        }
+        line.push(c);
+    }
+    line + "\"\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_services_are_units() {
+        for name in ["tomcat10.service", "postgresql@15-main.service", "a\\x2db.service"] {
+            assert_eq!(Unit::parse(name).as_ref().map(Unit::name), Some(name));
+        }
+        for word in ["", ".service", "-x.service", "./a.service", "a b.service", "a.socket", "a.service;"] {
+            assert_eq!(Unit::parse(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn values_are_quoted() {
+        assert_eq!(environment_line("A", "b c"), "A=\"b c\"\n");
+        assert_eq!(environment_line("A", r#""$x" \`%"#), "A=\"\\\"\\$x\\\" \\\\\\`%\"\n");
+    }
+}
