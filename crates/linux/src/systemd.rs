@@ -12,7 +12,7 @@ const ENDING: &str = ".service";
 pub struct Unit(String);
 
 impl Unit {
-    /// The service that `text` names, with its ending; `None` if that is no name of a service.
+    /// Parses the name of a service, which ends in `.service`; `None` for any other text.
     ///
     /// Source: systemd.unit(5).
     pub fn parse(text: &str) -> Option<Unit> {

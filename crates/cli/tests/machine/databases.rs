@@ -16,7 +16,7 @@ use hugewise_linux::{
     units::{PageSize, Pages},
 };
 
-/// ID of the user `nobody` and of its group: the servers do not start as root.
+/// User ID and group ID of an account without privileges: the servers refuse to start as root.
 pub const USER: u32 = 65534;
 /// Longest wait for a server to be ready or to end.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);

@@ -195,7 +195,7 @@ fn refused() -> TestResult {
     for (options, said) in [
         (&["--ready", "{port}"][..], "give the port of the service"),
         (&["--ready", "started"], "give the port of the service"),
-        (&["--ready", "80", "--user", "nobody"], "the unit sets its user"),
+        (&["--ready", "80", "--user", "daemon"], "the unit sets its user"),
         (&["--ready", "80", "--stop-timeout", "5"], "the unit sets its user and its timeout"),
     ] {
         let ran = run(&[&base[..], options, &["--", "true"]].concat())?.ended_with(2)?;
