@@ -9,6 +9,7 @@ mod process_argument;
 mod random_read;
 #[cfg(test)]
 mod schema_tests;
+mod unit_program;
 
 use std::{
     env, io,

@@ -8,6 +8,7 @@ use hugewise_linux::{
     proc::tree,
     reading::Reason,
     root::Root,
+    systemd::Unit,
 };
 
 use crate::output::terminal::plain;
@@ -37,14 +38,11 @@ impl FromStr for ProcessArgument {
 
 impl ProcessArgument {
     /// The systemd service that it names.
-    pub fn service(&self) -> Option<&str> {
+    pub fn service(&self) -> Option<Unit> {
         match self {
-            ProcessArgument::Group(GroupName::Unit(unit)) => {
-                Some(unit).filter(|unit| unit.ends_with(".service"))
-            }
+            ProcessArgument::Group(GroupName::Unit(unit)) => Unit::parse(unit),
             _ => None,
         }
-        .map(String::as_str)
     }
 
     /// All processes that it names; those of a group must be one at least.

@@ -78,7 +78,7 @@ public class LiveLoad {
                 }
             }
             swaps.addAndGet(1000);
-            LockSupport.parkNanos(200_000);
+            LockSupport.parkNanos(2_000_000);
         }
     }
 }

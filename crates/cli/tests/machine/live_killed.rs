@@ -19,8 +19,8 @@ use crate::{
     trial,
 };
 
-/// Most changes of the pages before a kill.
-const MAX_CHANGES: usize = 5;
+/// Most changes of the pages before a kill, without `HUGEWISE_KILLS` and with it.
+const MAX_CHANGES: [usize; 2] = [3, 5];
 /// Longest time between the last change and the kill: longer than a warm-up, or two turns.
 const MAX_SECONDS: f64 = 5.0;
 /// Memory of the process without a JVM, in MiB.
@@ -44,12 +44,13 @@ struct Moment {
 
 /// `HUGEWISE_KILLS`, or `default`, moments; short times after a change are frequent, to meet transitions.
 fn moments(default: u64) -> Result<Vec<Moment>, Box<dyn Error>> {
-    let kills = number("HUGEWISE_KILLS")?.unwrap_or(default);
+    let many = number("HUGEWISE_KILLS")?;
+    let (kills, most) = (many.unwrap_or(default), MAX_CHANGES[usize::from(many.is_some())]);
     let seed = number("HUGEWISE_SEED")?.unwrap_or_else(|| fastrand::u64(..));
     eprintln!("{kills} kills, HUGEWISE_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut moment = || Moment {
-        changes: random.usize(..=MAX_CHANGES),
+        changes: random.usize(..=most),
         then: Duration::from_secs_f64(MAX_SECONDS * random.f64().powi(3)),
     };
     Ok((0..kills).map(|_| moment()).collect())

@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
@@ -33,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("unit: its JVM gets its pages in each run, and is as before at the end", &needs, compared),
         trial("unit: it is as before if hugewise is killed", &needs, killed),
+        trial("unit: run restarts it on huge pages, and --undo as it was", &needs, restarted),
         trial("unit: options that do not suit it are refused", &[Root], refused),
     ]
 }
@@ -190,7 +192,38 @@ fn killed() -> TestResult {
     Ok(())
 }
 
+fn restarted() -> TestResult {
+    let booted = Booted::boot()?;
+    let report = booted.classes.path().join("report.json").display().to_string();
+    let run_unit = |options: &[&str]| {
+        run_command(&|| booted.inside(&hugewise(&[&["run", "--unit", UNIT][..], options].concat())))
+    };
+    let started = run_unit(&["--report", &report])?.ended_with(0)?;
+    says(
+        &started.stderr,
+        &["backing thp", "until the machine is started again", "--undo --unit app.service'"],
+    )?;
+    assert_eq!(booted.options()?, format!("{KEPT} -XX:+UseTransparentHugePages"));
+    let reported: Value = serde_json::from_str(&fs::read_to_string(report)?)?;
+    let heap = &reported["regions"][0];
+    assert!(heap["name"] == "heap" && reported["outcome"] == "ready", "{reported:#}");
+    assert!(heap["coverage"].as_f64().is_some_and(|coverage| coverage > 0.8), "{reported:#}");
+    // A comparison leaves it as it found it.
+    let compared = run_command(&|| booted.compare(&["-b", "base"], &["true"]))?.ended_with(0)?;
+    covered(&compared.comparison()?, "base", 0.0)?;
+    assert_eq!(booted.options()?, format!("{KEPT} -XX:+UseTransparentHugePages"));
+    let again = run_unit(&["--backing", "base"])?.ended_with(0)?;
+    says(&again.stderr, &["removed -XX:+UseTransparentHugePages", "heap"])?;
+    assert_eq!(booted.options()?, format!("{KEPT} -XX:-UseLargePages"));
+    says(&run_unit(&["--undo"])?.ended_with(0)?.stderr, &["restarted as it was"])?;
+    assert_eq!(booted.options()?, KEPT);
+    assert!(booted.output("ls", &[DROP_INS]).is_err());
+    says(&run_unit(&["--undo"])?.ended_with(2)?.stderr, &["was not restarted by 'hugewise run --unit'"])
+}
+
 fn refused() -> TestResult {
+    let wrong = run(&["run", "--unit", "app.socket"])?.ended_with(2)?;
+    says(&wrong.stderr, &["expected the name of a systemd service"])?;
     let base = ["compare", "--rounds", "1", "-b", "base", "--server", UNIT];
     for (options, said) in [
         (&["--ready", "{port}"][..], "give the port of the service"),

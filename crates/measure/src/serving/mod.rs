@@ -35,6 +35,7 @@ pub use self::{
     ready::Ready,
     session::Session,
     taken_unit::TakenUnit,
+    unit::{DropIn, last_messages},
 };
 use self::{
     process::{ServerProcess, UnitProcess},
@@ -161,7 +162,7 @@ impl<'r> Server<'r> {
         let start = |launch: &Launch| launch.start(Stdio::null(), stdout.into(), stderr.into());
         let process = match &service.unit {
             Some(unit) => {
-                unit::set_environment(unit, &launch.environment).map_err(io)?;
+                DropIn::of_compare(unit).set(&launch.environment).map_err(io)?;
                 let words = ["systemctl", "start", unit.name()].map(str::to_owned);
                 ServerProcess::Unit(UnitProcess::starting(unit.clone(), start(&Launch::aside(&words, None))?))
             }

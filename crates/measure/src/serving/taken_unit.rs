@@ -6,7 +6,7 @@ use hugewise_linux::systemd::{Unit, systemctl};
 
 use super::{
     guard::{Guard, Work},
-    unit::give_back,
+    unit::start_as_it_was,
 };
 
 /// A service that does not run during an experiment, but for its rounds.
@@ -28,7 +28,7 @@ impl TakenUnit {
     }
 
     pub fn give_back(self) -> io::Result<()> {
-        give_back(&self.unit)?;
+        start_as_it_was(&self.unit)?;
         self.guard.release();
         Ok(())
     }

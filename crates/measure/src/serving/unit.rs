@@ -1,4 +1,4 @@
-//! A systemd service as a server: a drop-in sets the variables of a backing, until the machine is started again.
+//! A systemd service whose program takes its variables from a drop-in, until the machine is started again.
 
 use std::{
     ffi::OsString,
@@ -13,38 +13,94 @@ use hugewise_linux::systemd::{Unit, environment_line, systemctl};
 
 /// Units and drop-ins that are lost when the machine is started again.
 const FOLDER: &str = "/run/systemd/system";
-/// Sorted behind those of others, whose variables it overrides.
-const DROP_IN: &str = "99-hugewise.conf";
-/// The variables, beside the drop-in.
-const ENVIRONMENT: &str = "99-hugewise.env";
 /// Lines of the journal that are shown for a service that failed.
 const JOURNAL_LINES: &str = "6";
 
-/// Removes the drop-in, and starts the service without it.
-pub(super) fn give_back(unit: &Unit) -> io::Result<()> {
-    for file in [drop_in(unit), environment_file(unit)] {
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    // Others may have drop-ins there.
-    let _ = fs::remove_dir(folder(unit));
-    reload(unit)?;
-    systemctl(&["restart", unit.name()])?;
-    Ok(())
+/// A drop-in of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct DropIn<'a> {
+    unit: &'a Unit,
+    /// Sorted behind those of others, whose variables it overrides.
+    name: &'static str,
+    /// Who removes it, and when.
+    removed_by: &'static str,
 }
 
-/// Writes the drop-in with these variables; those without a value are removed.
-pub(super) fn set_environment(unit: &Unit, variables: &[(String, Option<OsString>)]) -> io::Result<()> {
-    fs::create_dir_all(folder(unit))?;
-    let known = |(name, value): &(String, Option<OsString>)| {
-        Some(environment_line(name, &value.as_ref()?.to_string_lossy()))
-    };
-    let file = environment_file(unit);
-    write(&file, &variables.iter().filter_map(known).collect::<String>())?;
-    write(&drop_in(unit), &text(&file, variables))?;
-    reload(unit)
+impl<'a> DropIn<'a> {
+    /// That of a comparison, which overrides that of `run`.
+    pub fn of_compare(unit: &'a Unit) -> DropIn<'a> {
+        DropIn { unit, name: "99-hugewise-compare", removed_by: "hugewise compare, at its end" }
+    }
+
+    pub fn of_run(unit: &'a Unit) -> DropIn<'a> {
+        DropIn { unit, name: "98-hugewise-run", removed_by: "hugewise run --undo --unit" }
+    }
+
+    pub fn exists(&self) -> bool {
+        self.file().exists()
+    }
+
+    /// Writes it with these variables; those without a value are removed. They hold from the next start on.
+    pub fn set(&self, variables: &[(String, Option<OsString>)]) -> io::Result<()> {
+        fs::create_dir_all(self.folder())?;
+        let known = |(name, value): &(String, Option<OsString>)| {
+            Some(environment_line(name, &value.as_ref()?.to_string_lossy()))
+        };
+        write(&self.environment_file(), &variables.iter().filter_map(known).collect::<String>())?;
+        write(&self.file(), &self.text(variables))?;
+        self.reload()
+    }
+
+    /// Removes it. It holds until the next start.
+    pub fn remove(&self) -> io::Result<()> {
+        for file in [self.file(), self.environment_file()] {
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        // Others may have drop-ins there.
+        let _ = fs::remove_dir(self.folder());
+        self.reload()
+    }
+
+    /// Reads the drop-ins anew, and forgets earlier starts: systemd refuses one after several within some seconds.
+    fn reload(&self) -> io::Result<()> {
+        systemctl(&["daemon-reload"])?;
+        // An error says that it has forgotten them by itself.
+        let _ = systemctl(&["reset-failed", self.unit.name()]);
+        Ok(())
+    }
+
+    fn folder(&self) -> PathBuf {
+        Path::new(FOLDER).join(format!("{}.d", self.unit))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder().join(format!("{}.conf", self.name))
+    }
+
+    /// The variables, beside the drop-in.
+    fn environment_file(&self) -> PathBuf {
+        self.folder().join(format!("{}.env", self.name))
+    }
+
+    /// Variables of a file override those of the unit, and are not shown to other users.
+    fn text(&self, variables: &[(String, Option<OsString>)]) -> String {
+        let removed = variables.iter().filter(|(_, value)| value.is_none());
+        let removed: String = removed.map(|(name, _)| format!("UnsetEnvironment={name}\n")).collect();
+        let head = format!("# Removed by {}.\n[Service]", self.removed_by);
+        // Specifiers begin with a percent sign.
+        let file = self.environment_file().display().to_string().replace('%', "%%");
+        format!("{head}\nEnvironmentFile={file}\n{removed}")
+    }
+}
+
+/// Starts a service without the variables of an experiment.
+pub(super) fn start_as_it_was(unit: &Unit) -> io::Result<()> {
+    DropIn::of_compare(unit).remove()?;
+    systemctl(&["restart", unit.name()])?;
+    Ok(())
 }
 
 /// Writes a file that only root can read, as values may be secret.
@@ -54,54 +110,29 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     options.open(file)?.write_all(text.as_bytes())
 }
 
-/// Reads the drop-ins anew, and forgets earlier starts: systemd refuses one after several within some seconds.
-fn reload(unit: &Unit) -> io::Result<()> {
-    systemctl(&["daemon-reload"])?;
-    // An error says that it has forgotten them by itself.
-    let _ = systemctl(&["reset-failed", unit.name()]);
-    Ok(())
-}
-
 /// The last lines of the service in the journal; empty if they cannot be read.
-pub(super) fn last_messages(unit: &Unit) -> String {
+pub fn last_messages(unit: &Unit) -> String {
     let options =
         ["--unit", unit.name(), "--lines", JOURNAL_LINES, "--output", "cat", "--no-pager", "--quiet"];
     let ran = Command::new("journalctl").args(options).output();
     ran.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default()
 }
 
-fn folder(unit: &Unit) -> PathBuf {
-    Path::new(FOLDER).join(format!("{unit}.d"))
-}
-
-fn drop_in(unit: &Unit) -> PathBuf {
-    folder(unit).join(DROP_IN)
-}
-
-fn environment_file(unit: &Unit) -> PathBuf {
-    folder(unit).join(ENVIRONMENT)
-}
-
-/// The drop-in. Variables of a file override those of the unit, and are not shown to other users.
-fn text(file: &Path, variables: &[(String, Option<OsString>)]) -> String {
-    let removed = variables.iter().filter(|(_, value)| value.is_none());
-    let removed: String = removed.map(|(name, _)| format!("UnsetEnvironment={name}\n")).collect();
-    let head = "# Written by hugewise compare, which removes it at its end.\n[Service]";
-    // Specifiers begin with a percent sign.
-    let file = file.display().to_string().replace('%', "%%");
-    format!("{head}\nEnvironmentFile={file}\n{removed}")
-}
-
 #[cfg(test)]
 mod tests {
+    use hugewise_linux::reading::Reason;
+
     use super::*;
 
     #[test]
-    fn a_drop_in_sets_and_removes_variables() {
+    fn a_drop_in_sets_and_removes_variables() -> Result<(), Reason> {
         let variables =
             [("JAVA_TOOL_OPTIONS".to_owned(), Some("-Da=b".into())), ("MALLOC_CONF".to_owned(), None)];
-        let text = text(Path::new("/run/env"), &variables);
+        let unit = Unit::parse("a.service").ok_or_else(|| Reason::new("a name"))?;
+        let text = DropIn::of_compare(&unit).text(&variables);
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(lines, ["[Service]", "EnvironmentFile=/run/env", "UnsetEnvironment=MALLOC_CONF"]);
+        let file = "EnvironmentFile=/run/systemd/system/a.service.d/99-hugewise-compare.env";
+        assert_eq!(lines, ["[Service]", file, "UnsetEnvironment=MALLOC_CONF"]);
+        Ok(())
     }
 }

@@ -1,8 +1,15 @@
 //! A systemd service: its program takes the flags of a backing from variables.
 
+use std::ffi::OsString;
+
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_jvm::{large_page_flags, launch::LaunchLine};
-use hugewise_linux::{c_library::Allocator, hugepages::backing::Backing, reading::Reason, systemd::Unit};
+use hugewise_linux::{
+    c_library::Allocator,
+    hugepages::{backing::Backing, page_sizes::PageSizes},
+    reading::Reason,
+    systemd::Unit,
+};
 use hugewise_plan::malloc::MallocSettings;
 
 use super::{Conditions, OwnFigures, Prepared, Workload, WorkloadKind, other};
@@ -11,7 +18,9 @@ use crate::execution::Launch;
 /// The variable by which every JVM takes options.
 const JVM_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
-type Variables = Vec<(&'static str, String)>;
+/// Names and values; `None` removes a variable.
+type Variables = Vec<(String, Option<OsString>)>;
+type Values = Vec<(&'static str, String)>;
 
 /// A service, as it runs before the experiment.
 #[derive(Clone, Debug)]
@@ -30,8 +39,21 @@ impl UnitProgram {
         self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 
+    /// The variables that put its program on this backing, and what they change.
+    pub fn variables(&self, backing: Backing, sizes: &PageSizes) -> Result<(Variables, Vec<String>), Reason> {
+        let (variables, notes) = if self.is_jvm {
+            self.of_jvm(backing)?
+        } else {
+            let settings = MallocSettings::of_program(self.allocator, backing, sizes)?;
+            let variables = settings.variables(&|name| self.variable(name));
+            (variables, vec![other::described(&settings)])
+        };
+        let set = |(name, value): (&str, String)| (name.to_owned(), Some(value.into()));
+        Ok((variables.into_iter().map(set).collect(), notes))
+    }
+
     /// The variables of a JVM on this backing, without other flags about large pages, and what was changed.
-    fn of_jvm(&self, backing: Backing) -> Result<(Variables, Vec<String>), Reason> {
+    fn of_jvm(&self, backing: Backing) -> Result<(Values, Vec<String>), Reason> {
         let flags = large_page_flags::of_any_jvm(backing)?.join(" ");
         let java = LaunchLine { java: "java".to_owned(), ..LaunchLine::default() };
         let (mut variables, aside) = java.variables_without_page_flags(&|name| self.variable(name));
@@ -58,21 +80,13 @@ pub(super) fn prepare(
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, Reason> {
-    let (variables, notes, region, allowance) = if program.is_jvm {
-        let (variables, notes) = program.of_jvm(backing)?;
-        (variables, notes, RegionOfInterest::AnyJavaHeap, other::OF_JVM)
-    } else {
-        let settings = MallocSettings::of_program(program.allocator, backing, conditions.sizes)?;
-        let variables = settings.variables(&|name| program.variable(name));
-        (variables, vec![other::described(&settings)], RegionOfInterest::Anonymous, other::ROUNDING)
+    let (environment, notes) = program.variables(backing, conditions.sizes)?;
+    let (region, allowance) = match program.is_jvm {
+        true => (RegionOfInterest::AnyJavaHeap, other::OF_JVM),
+        false => (RegionOfInterest::Anonymous, other::ROUNDING),
     };
-    let set = |(name, value): (&str, String)| (name.to_owned(), Some(value.into()));
     Ok(Prepared {
-        launch: Launch {
-            command: vec![program.unit.name().into()],
-            environment: variables.into_iter().map(set).collect(),
-            ..Launch::default()
-        },
+        launch: Launch { command: vec![program.unit.name().into()], environment, ..Launch::default() },
         region,
         pools: other::pool_demand(backing, conditions, allowance).into_iter().collect(),
         shared_memory: false,

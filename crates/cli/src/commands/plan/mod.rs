@@ -169,7 +169,7 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let shown = match shape {
         OutputFormat::Text => text::text(&planned, terminal)?,
         OutputFormat::Json => json::text(&planned)?,
-        OutputFormat::File(format) => match formats::render(&planned, format, service) {
+        OutputFormat::File(format) => match formats::render(&planned, format, service.as_ref()) {
             Ok(file) => file,
             // The plan needs nothing in this format: not an error, but there is no file to print.
             Err(said) if said.instead.is_none() => {

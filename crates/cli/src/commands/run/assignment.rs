@@ -28,6 +28,8 @@ pub struct ObserverTask {
     pub patience: Duration,
     /// Trace the process, and sample its memory at its exit.
     pub exact: bool,
+    /// The program is the systemd service of this name: end after the first report.
+    pub is_service: bool,
     /// Write JSON to standard output instead of text to standard error.
     pub json: bool,
 }

@@ -9,6 +9,7 @@ pub mod report;
 mod sampled_process;
 mod script;
 pub mod target;
+mod unit;
 
 use std::{
     ffi::OsString,
@@ -27,6 +28,7 @@ use hugewise_linux::{
     reading::Reason,
     root::Root,
     sys::handover,
+    systemd::Unit,
 };
 use hugewise_plan::{
     backing_selection::{self, BackingRequest, BackingSelection, JvmAnswers},
@@ -50,9 +52,11 @@ Examples:
   hugewise run --backing thp -- ./server                           any program, through its malloc
   hugewise run --exact -- ./job                                    a job of less than a second
   hugewise run --report report.json -- java -Xmx4g -jar app.jar
+  sudo hugewise run --unit tomcat10.service                        restart a systemd service on huge pages
+  sudo hugewise run --undo --unit tomcat10.service                 restart it as it was
 
 No setting of the machine is changed; 'hugewise plan' counts the pages that a command line needs.
-Exit status: the program's own; 2 if it was not started.")]
+Exit status: the program's own; 2 if it was not started. With --unit: 0, or 2 if the service did not start.")]
 pub struct Run {
     /// Backing: base, thp, hugetlb[:SIZE], shm[:SIZE] or auto. auto uses the first that is available: a pool
     /// with enough pages (JVMs only), transparent huge pages, base pages
@@ -83,8 +87,15 @@ pub struct Run {
     /// Query the JVM even if its answers are cached from an earlier start
     #[arg(long)]
     no_cache: bool,
+    /// Restart a systemd service with the variables of the backing, until the machine is started again; auto is thp
+    #[arg(long, value_name = "NAME.service", value_parser = unit_name)]
+    #[arg(conflicts_with_all = ["command", "off_heap", "malloc", "strict", "exact", "no_cache"])]
+    unit: Option<Unit>,
+    /// Restart the service as it was
+    #[arg(long, requires = "unit", conflicts_with_all = ["backing", "quiet", "report", "within"])]
+    undo: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true)]
+    #[arg(last = true, required_unless_present = "unit")]
     command: Vec<OsString>,
 }
 
@@ -96,6 +107,11 @@ fn backing(text: &str) -> Result<BackingOrAuto, Reason> {
         "auto" => Ok(None),
         text => text.parse().map(Some).map_err(|error| Reason::new(format!("{error}; or auto"))),
     }
+}
+
+fn unit_name(text: &str) -> Result<Unit, Reason> {
+    Unit::parse(text)
+        .ok_or_else(|| Reason::new("expected the name of a systemd service, as in tomcat10.service"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -160,10 +176,24 @@ impl Run {
             script: target.script.is_some(),
             collapse: choice.collapse,
             behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
-            patience: Duration::from_secs(self.within),
+            patience: self.patience(),
             exact: self.exact,
+            is_service: false,
             json: self.report.is_some(),
         }
+    }
+
+    /// Longest time to the report.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.within)
+    }
+
+    /// The file of the report.
+    fn report_file(&self) -> anyhow::Result<Option<File>> {
+        let create = |path: &PathBuf| {
+            File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
+        };
+        self.report.as_ref().map(create).transpose()
     }
 
     fn say(&self, text: &str) {
@@ -174,8 +204,11 @@ impl Run {
     }
 }
 
-/// Runs the command; returns only if the program could not be started.
+/// Runs the command; returns only if a program could not be started, and after the restart of a service.
 pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
+    if let Some(unit) = &run.unit {
+        return unit::run(run, unit);
+    }
     let root = Root::live();
     let wanted = run.wanted();
     let target = Target::new(&run.command)?;
@@ -228,10 +261,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         target.name()
     );
     if !run.quiet {
-        let create = |path: &PathBuf| {
-            File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
-        };
-        let file = run.report.as_ref().map(create).transpose()?;
+        let file = run.report_file()?;
         if let Err(error) = observer::start(&run.assignment(&target, answers.as_ref(), &choice), file) {
             let no_report = "nothing was started, because no process can write the report";
             ensure!(run.report.is_none(), "{no_report}: {error:#}");

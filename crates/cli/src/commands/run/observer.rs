@@ -47,10 +47,23 @@ pub fn start(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()
     if let Some(reason) = start_obstacle() {
         bail!(reason);
     }
+    handover::spawn_orphan(&mut command(assignment, file)?).context("starting the observer")
+}
+
+/// Observes another process until it is reported, and waits for that. Writes the report to `file` if there is one.
+pub fn report(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()> {
+    let observed = pidfd::open(assignment.pid).context("the program has ended")?;
+    let ran = command(assignment, file)?.stdin(observed).status().context("starting the observer")?;
+    ensure!(ran.success(), "the observer failed: {ran}");
+    Ok(())
+}
+
+/// The command of an observer.
+fn command(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<Command> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("observe").arg(serde_json::to_string(assignment)?);
     command.stdout(file.map_or_else(Stdio::null, Stdio::from));
-    handover::spawn_orphan(&mut command).context("starting the observer")
+    Ok(command)
 }
 
 /// Observes the process whose pidfd is on standard input.
@@ -125,6 +138,9 @@ impl Observation<'_> {
             if is_new && (is_steady || (is_late && self.reported.is_none())) {
                 let outcome = if is_steady { RunOutcome::Ready } else { RunOutcome::StillGrowing };
                 self.report_now(pid, resident, outcome, stdin, fallbacks)?;
+                if self.process.assignment.is_service && self.reported.is_some() {
+                    return Ok(outcome);
+                }
             }
             spent += thread_cpu().saturating_sub(cpu_before);
             let longest = if grows { MAX_INTERVAL_GROWING } else { MAX_READING_INTERVAL };

@@ -111,7 +111,7 @@ impl RunReport {
                 Some(Backing::Thp) => {
                     thp_shortage(root, fallbacks_before, self.lasted_seconds.is_none().then_some(self.pid))
                 }
-                Some(Backing::Hugetlb(_) | Backing::Shm(_)) => pool_shortage(root),
+                Some(Backing::Hugetlb(_) | Backing::Shm(_)) => pool_shortage(root, assignment),
             };
             self.notes.push(format!("{} has too little coverage: {why}", region.pages.name));
         }
@@ -141,13 +141,17 @@ fn thp_shortage(root: &Root, before: Option<u64>, pid: Option<u32>) -> String {
     }
 }
 
-fn pool_shortage(root: &Root) -> String {
+fn pool_shortage(root: &Root, assignment: &ObserverTask) -> String {
     let pools = pools::read(root).unwrap_or_default();
     let state = |pool: &Pool| {
         format!("{} of {} pages of {} are available", pool.available(), pool.total, pool.page_size)
     };
     let reported: Vec<String> = pools.iter().filter(|pool| pool.node.is_none()).map(state).collect();
-    format!("{} now; next: hugewise plan -- COMMAND", reported.join(", "))
+    let program = match assignment.is_service {
+        true => format!("--pid {}", assignment.program),
+        false => "-- COMMAND".to_owned(),
+    };
+    format!("{} now; next: hugewise plan {program}", reported.join(", "))
 }
 
 /// The regions of a process, and the pages of each.
@@ -243,6 +247,7 @@ mod tests {
             behind_wrapper: false,
             patience: Duration::from_secs(1),
             exact: false,
+            is_service: false,
             json: false,
         }
     }

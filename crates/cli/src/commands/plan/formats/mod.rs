@@ -28,6 +28,7 @@ use hugewise_linux::{
     hugepages::backing::Backing,
     settings::Setting,
     shell,
+    systemd::Unit,
     units::{Bytes, PageSize, Pages},
 };
 use hugewise_plan::plan::{Plan, PoolAvailability};
@@ -87,7 +88,7 @@ impl Error for FormatError {}
 /// The plan as a complete file of this format (for `docker`, a command line).
 ///
 /// `service`: the systemd unit of the program, if it is known.
-pub fn render(plan: &Plan, format: Format, service: Option<&str>) -> Result<String, FormatError> {
+pub fn render(plan: &Plan, format: Format, service: Option<&Unit>) -> Result<String, FormatError> {
     // These values go into the files unquoted.
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     if let Some((setting, to)) = thp_settings(plan).find(|(_, to)| !is_word(to)) {

@@ -1,12 +1,12 @@
 //! A drop-in for the systemd service that starts the JVM.
 
-use hugewise_linux::shell;
+use hugewise_linux::{shell, systemd::Unit};
 use hugewise_plan::plan::Plan;
 
 use super::{FormatError, VARIABLE_NOTE, header, is_shm, quote, targets, thp_settings, variable};
 
 /// `service`: the unit of the JVM, if it is known.
-pub fn render(plan: &Plan, service: Option<&str>) -> Result<String, FormatError> {
+pub fn render(plan: &Plan, service: Option<&Unit>) -> Result<String, FormatError> {
     let needs_settings = !targets(plan).is_empty() || thp_settings(plan).next().is_some();
     if plan.options.is_empty() && !is_shm(plan) {
         let why = "the service needs no option and no capability";
@@ -17,7 +17,7 @@ pub fn render(plan: &Plan, service: Option<&str>) -> Result<String, FormatError>
     }
     let file = |unit: &str| format!("/etc/systemd/system/{unit}.d/80-hugewise.conf");
     let (place, unit) = match service {
-        Some(unit) => (file(unit), shell::word(unit)),
+        Some(unit) => (file(unit.name()), shell::word(unit.name())),
         None => (file("NAME.service") + ", for your service NAME", "NAME".to_owned()),
     };
     let mut paragraphs = vec![format!(

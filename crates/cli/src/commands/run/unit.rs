@@ -1,0 +1,110 @@
+//! `run --unit`: restarts a systemd service on a backing, and reports the coverage of its regions.
+
+use std::{fs::File, process::ExitCode};
+
+use anyhow::{Context, bail, ensure};
+use hugewise_linux::{
+    hugepages::{backing::Backing, page_sizes::PageSizes, thp},
+    root::Root,
+    sys::process::is_root,
+    systemd::{Unit, systemctl},
+};
+use hugewise_measure::{
+    serving::{DropIn, last_messages},
+    workload::UnitProgram,
+};
+
+use super::{Run, assignment::ObserverTask, observer};
+use crate::unit_program;
+
+/// Restarts the service with the variables of the backing, or puts it back with --undo.
+pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
+    ensure!(is_root(), "--unit {unit}: only root can restart services; try sudo");
+    let drop_in = DropIn::of_run(unit);
+    if run.undo {
+        return undo(run, drop_in, unit);
+    }
+    let root = Root::live();
+    let sizes = PageSizes::read(&root).map_err(anyhow::Error::msg)?;
+    let backing = run.backing.map_or_else(|| automatic(&root), Ok)?;
+    if let Some(missing) = sizes.missing(backing) {
+        bail!("--backing {backing}: {missing}");
+    }
+    let instead = format!("hugewise plan --pid {unit} has its options");
+    let program = unit_program::read(&root, unit, &instead)?;
+    let (variables, notes) = program.variables(backing, &sizes).map_err(anyhow::Error::msg)?;
+    run.say(&format!("backing {backing}"));
+    notes.iter().for_each(|note| run.say(&format!("{unit}: {note}")));
+    let report = run.report_file()?;
+    drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"))?;
+    if let Err(error) = restarted(run, &program, backing, report) {
+        put_back(drop_in, unit)?;
+        return Err(error.context(format!("{unit} did not start on {backing}, and was restarted as it was")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Restarts the service, and waits until its coverage is reported.
+fn restarted(run: &Run, program: &UnitProgram, backing: Backing, report: Option<File>) -> anyhow::Result<()> {
+    let unit = &program.unit;
+    systemctl(&["restart", unit.name()])?;
+    let failed = || match last_messages(unit) {
+        said if said.is_empty() => format!("it has ended; next: journalctl --unit {unit}"),
+        said => format!("it has ended; its last messages:\n{said}"),
+    };
+    let pid = unit.main_process()?.with_context(failed)?;
+    run.say(&format!(
+        "{unit} was restarted, and starts like this until the machine is started again; undo it with \
+         'sudo hugewise run --undo --unit {unit}'"
+    ));
+    let task = ObserverTask {
+        pid,
+        program: unit.to_string(),
+        backing,
+        off_heap: None,
+        max_heap: None,
+        script: program.is_jvm,
+        collapse: false,
+        behind_wrapper: true,
+        patience: run.patience(),
+        exact: false,
+        is_service: true,
+        json: run.report.is_some(),
+    };
+    if !run.quiet {
+        observer::report(&task, report)?;
+    }
+    ensure!(unit.main_process()? == Some(pid), failed());
+    Ok(())
+}
+
+/// Puts the service back, and restarts it if it runs.
+fn undo(run: &Run, drop_in: DropIn, unit: &Unit) -> anyhow::Result<ExitCode> {
+    ensure!(drop_in.exists(), "--undo: {unit} was not restarted by 'hugewise run --unit'");
+    if unit.main_process()?.is_some() {
+        put_back(drop_in, unit)?;
+        run.say(&format!("{unit} was restarted as it was"));
+    } else {
+        drop_in.remove()?;
+        run.say(&format!("{unit} does not run; it starts as it was"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Restarts the service without the variables.
+fn put_back(drop_in: DropIn, unit: &Unit) -> anyhow::Result<()> {
+    drop_in.remove().with_context(|| format!("the drop-in of {unit} cannot be removed"))?;
+    systemctl(&["restart", unit.name()]).with_context(|| format!("{unit} was not restarted"))?;
+    Ok(())
+}
+
+/// The backing of `auto`: how many pages of a pool the service would take is unknown.
+fn automatic(root: &Root) -> anyhow::Result<Backing> {
+    match thp::read(root).pmd_enabled() {
+        Some(("never", _)) | None => bail!(
+            "transparent huge pages are not available, and auto takes no pool for a service: enable them with \
+             'sudo hugewise apply --thp-enabled madvise', or give --backing hugetlb"
+        ),
+        Some(_) => Ok(Backing::Thp),
+    }
+}
