@@ -17,6 +17,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ConcurrencyTest {
     private static final int THREADS = 6;
     private static final int KEYS = 30_000;
+    private static final int CLOSES = Integer.getInteger("hugewise.closes", 40);
 
     /// Has the key at its start, and then numbers that follow from the first.
     private static final Serializer<long[]> CHECKED = new Serializer<>() {
@@ -117,14 +118,14 @@ class ConcurrencyTest {
 
     @Test
     void closingEndsUseWithAnException() throws InterruptedException {
-        for (int round = 0; round < 100; round++) {
+        for (int close = 0; close < CLOSES; close++) {
             var failure = new AtomicReference<Throwable>();
             var cache = cache();
             List<Thread> threads = new ArrayList<>();
             for (int i = 0; i < 3; i++) {
                 threads.add(Thread.ofPlatform().start(() -> operate(cache, Integer.MAX_VALUE, failure)));
             }
-            while (cache.stats().hits() < 200 * round) {
+            while (cache.stats().hits() < 20_000L * close / CLOSES) {
                 Thread.onSpinWait();
             }
             cache.close();

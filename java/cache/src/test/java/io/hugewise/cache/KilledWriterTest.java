@@ -15,7 +15,7 @@ import org.junit.jupiter.api.io.TempDir;
 /// What a process loses that is killed. Times are those of the process itself, so the checks hold on a busy machine.
 class KilledWriterTest {
     private static final int RECORD = 4 * Long.BYTES;
-    private static final int KILLS = Integer.getInteger("hugewise.kills", 3);
+    private static final int KILLS = Integer.getInteger("hugewise.kills", 2);
 
     @TempDir
     private Path folder;
@@ -45,7 +45,7 @@ class KilledWriterTest {
                 "--enable-native-access=ALL-UNNAMED", "-Xmx256m", "-cp", path, KilledWriter.class.getName(), folder.toString(), mode)
                 .redirectErrorStream(true).redirectOutput(folder.resolve("output").toFile()).start();
         Path file = folder.resolve("acknowledged");
-        long size = ThreadLocalRandom.current().nextLong(20_000, 400_000) * RECORD;
+        long size = ThreadLocalRandom.current().nextLong(20_000, 300_000) * RECORD;
         while (!Files.exists(file) || Files.size(file) < size) {
             assertThat(process.isAlive()).as(() -> text(folder.resolve("output"))).isTrue();
             Thread.sleep(1);

@@ -340,6 +340,7 @@ class RestartTest {
 
     private static final int THREADS = 3;
     private static final int KEYS = 20_000;
+    private static final int KILLS = Integer.getInteger("hugewise.kills", 5);
     /// Changes after which a thread of the writer says so.
     private static final int CHANGES = 5_000;
 
@@ -396,7 +397,7 @@ class RestartTest {
         HugeFile.create(noted, 8L * KEYS, "notes").close();
         var random = new Random(1);
         long found = 0;
-        for (int round = 0; round < 8; round++) {
+        for (int round = 0; round < KILLS; round++) {
             String path = System.getProperty("jdk.module.path", "") + File.pathSeparator + System.getProperty("java.class.path");
             Process writer = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                     "--enable-native-access=ALL-UNNAMED", "-cp", path, Writer.class.getName(), file.toString(), noted.toString())
