@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     processes::{Processes, is_running, kill, of},
-    unit::start_as_it_was,
+    unit::DropIn,
 };
 use crate::execution::Launch;
 
@@ -108,7 +108,7 @@ pub fn watch(work: &Work) -> io::Result<()> {
         while !end_processes_of(&root, run_id).is_empty() {}
     }
     if let Some(unit) = &work.unit {
-        start_as_it_was(unit)?;
+        DropIn::of_compare(unit).undo()?;
     }
     if !work.cleanup.is_empty() {
         let cleanup = Launch::aside(&work.cleanup, work.user.clone());

@@ -6,7 +6,7 @@ use hugewise_linux::systemd::{Unit, systemctl};
 
 use super::{
     guard::{Guard, Work},
-    unit::start_as_it_was,
+    unit::DropIn,
 };
 
 /// A service that does not run during an experiment, but for its rounds.
@@ -28,7 +28,7 @@ impl TakenUnit {
     }
 
     pub fn give_back(self) -> io::Result<()> {
-        start_as_it_was(&self.unit)?;
+        DropIn::of_compare(&self.unit).undo()?;
         self.guard.release();
         Ok(())
     }

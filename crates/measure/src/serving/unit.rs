@@ -64,6 +64,13 @@ impl<'a> DropIn<'a> {
         self.reload()
     }
 
+    /// Removes it, and starts the service without it.
+    pub fn undo(&self) -> io::Result<()> {
+        self.remove()?;
+        systemctl(&["restart", self.unit.name()])?;
+        Ok(())
+    }
+
     /// Reads the drop-ins anew, and forgets earlier starts: systemd refuses one after several within some seconds.
     fn reload(&self) -> io::Result<()> {
         systemctl(&["daemon-reload"])?;
@@ -94,13 +101,6 @@ impl<'a> DropIn<'a> {
         let file = self.environment_file().display().to_string().replace('%', "%%");
         format!("{head}\nEnvironmentFile={file}\n{removed}")
     }
-}
-
-/// Starts a service without the variables of an experiment.
-pub(super) fn start_as_it_was(unit: &Unit) -> io::Result<()> {
-    DropIn::of_compare(unit).remove()?;
-    systemctl(&["restart", unit.name()])?;
-    Ok(())
 }
 
 /// Writes a file that only root can read, as values may be secret.

@@ -38,7 +38,7 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     let report = run.report_file()?;
     drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"))?;
     if let Err(error) = restarted(run, &program, backing, report) {
-        put_back(drop_in, unit)?;
+        drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
         return Err(error.context(format!("{unit} did not start on {backing}, and was restarted as it was")));
     }
     Ok(ExitCode::SUCCESS)
@@ -82,20 +82,13 @@ fn restarted(run: &Run, program: &UnitProgram, backing: Backing, report: Option<
 fn undo(run: &Run, drop_in: DropIn, unit: &Unit) -> anyhow::Result<ExitCode> {
     ensure!(drop_in.exists(), "--undo: {unit} was not restarted by 'hugewise run --unit'");
     if unit.main_process()?.is_some() {
-        put_back(drop_in, unit)?;
+        drop_in.undo()?;
         run.say(&format!("{unit} was restarted as it was"));
     } else {
         drop_in.remove()?;
         run.say(&format!("{unit} does not run; it starts as it was"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Restarts the service without the variables.
-fn put_back(drop_in: DropIn, unit: &Unit) -> anyhow::Result<()> {
-    drop_in.remove().with_context(|| format!("the drop-in of {unit} cannot be removed"))?;
-    systemctl(&["restart", unit.name()]).with_context(|| format!("{unit} was not restarted"))?;
-    Ok(())
 }
 
 /// The backing of `auto`: how many pages of a pool the service would take is unknown.
