@@ -50,10 +50,11 @@ test-java: ## run only the tests of the Java library
 	scripts/tools python -- java/skips
 	scripts/tools maven jdk25 python -- java/try-jar $(deployed)
 
-# Those that change pools, or may take pages of one.
+# Those that change pools, or may take pages of one, with the classes of test-java: the phase is after packaging, so
+# that modules use the same jars. Few tests in each JVM: the faster compiler takes less time.
 test-java-pools:
 	rm -rf java/*/target/surefire-reports
-	$(maven) --projects '!jmh,!races,!benchmarks' -Dgroups=pools test
+	$(maven) --projects '!jmh,!races,!benchmarks' -Dgroups=pools -Dexec.skip -Dtest.flags=-XX:TieredStopAtLevel=1 package
 	scripts/tools python -- java/skips
 
 races: ## run the race tests of the Java library (MODE=quick, default, tough or stress)

@@ -187,7 +187,7 @@ fn collapsed(pid: u32) -> Result<Heap, Box<dyn Error>> {
 fn recorded(pid: u32, folder: &Path) -> Result<Heap, Box<dyn Error>> {
     let file = folder.join("still.rec");
     let name = file.display().to_string();
-    let line = ["record", "--no-jvm-log", "--seconds", "3", "-o", &name, &pid.to_string()];
+    let line = ["record", "--no-jvm-log", "--seconds", "2", "-o", &name, &pid.to_string()];
     run(&line)?.ended_with(0)?;
     let heaps = Reader::open(&file)?.filter_map(|line| match line {
         Ok(Line::Memory(memory)) if memory.pid == pid => memory.heap,

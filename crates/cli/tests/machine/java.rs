@@ -92,7 +92,8 @@ pub fn trials() -> Vec<Trial> {
                 let name = format!("{name}: {collector} on {backing}");
                 let collected =
                     trial(&name, &needs, move || with_retries(|| collects(&jdk, collector, backing, least)));
-                trials.push(collected.representing(represents(j, jdks.len(), c)));
+                // Other tests run the first two on huge pages.
+                trials.push(collected.representing(c >= 2 && represents(j, jdks.len(), c)));
             }
         }
     }

@@ -29,7 +29,8 @@ pub fn trials() -> Vec<Trial> {
     let needs = [Root, Thp, Java, Free(1500)];
     let mut trials = vec![
         trial("live: Ctrl-C, the end of the process, and a dry run", &needs, ends_early),
-        trial("live: the figure without a metric", &needs, figures),
+        trial("live: without a metric, and left on huge pages", &needs, figures),
+        trial("live: without a metric and allocations", &needs, without_allocations).representing(false),
         trial("live: without the capabilities", &needs, without_rights),
     ];
     let jdks = jdks();
@@ -37,7 +38,7 @@ pub fn trials() -> Vec<Trial> {
         let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(jdk, collector));
         for (c, collector) in known {
             let (jdk, name) = (jdk.clone(), format!("live: JDK {} with {collector}", jdk.version));
-            // ZGC's heap is shared memory; those of the other collectors are alike, and G1 runs in a container.
+            // ZGC's heap is shared memory; those of the other collectors are alike, and other tests run G1.
             let rounds = if c == 0 { 3 } else { 1 };
             let compared = trial(&name, &needs, move || {
                 let (program, url) = load(&jdk, collector)?;
@@ -146,28 +147,38 @@ fn ends_early() -> TestResult {
     let ran = running.wait()?.ended_with(130)?;
     says(&ran.stderr, &["before a turn was complete"])?;
     assert!(total_huge(&pid)? < HEAP_MIB * MIB / 10);
-    // Left on huge pages, if that is asked for; without a metric, a figure of the process decides.
-    let options = ["--json", "--allow-reclaim", "--turn", "1", "--rounds", "1", "--leave", "huge"];
-    let left = json(&run(&[&["compare", "--live", &pid][..], &options].concat())?)?;
-    assert_eq!(left["live"]["left"], "huge", "{left:#}");
-    let has_counters = !left["notes"].to_string().contains("no hardware counters");
-    let expected = if has_counters { "cycles_per_instruction" } else { "cpu" };
-    assert_eq!(left["cases"][0]["figures"][0]["name"], expected, "{left:#}");
-    says(&left["notes"].to_string(), &["a turn needs 10 young collections"])?;
-    assert!(total_huge(&pid)? > HEAP_MIB * MIB / 2, "{left:#}");
-    run(&["split", &pid, "--region", "heap"])?;
     // The process ends during the warm-up.
     let running = started(&pid, &url, true)?;
     drop(program);
     says(&running.wait()?.ended_with(2)?.stderr, &["ended before a turn was complete"])
 }
 
-/// Without a metric, the CPU time of a JVM that allocates for each GiB decides.
+/// Compares one round without a metric, and leaves the memory on huge pages.
+fn left_huge(pid: &str) -> Result<Value, Box<dyn Error>> {
+    let options = ["--json", "--allow-reclaim", "--turn", "1", "--rounds", "1", "--leave", "huge"];
+    let left = json(&run(&[&["compare", "--live", pid][..], &options].concat())?)?;
+    assert_eq!(left["live"]["left"], "huge", "{left:#}");
+    Ok(left)
+}
+
+/// A figure of the process decides.
+fn without_allocations() -> TestResult {
+    let (program, _) = load(&first_jdk()?, "UseG1GC")?;
+    let left = left_huge(&program.pid())?;
+    let has_counters = !left["notes"].to_string().contains("no hardware counters");
+    let expected = if has_counters { "cycles_per_instruction" } else { "cpu" };
+    assert_eq!(left["cases"][0]["figures"][0]["name"], expected, "{left:#}");
+    says(&left["notes"].to_string(), &["a turn needs 10 young collections"])?;
+    assert!(total_huge(&program.pid())? > HEAP_MIB * MIB / 2, "{left:#}");
+    program.ends_right()
+}
+
+/// The CPU time of a JVM that allocates decides, for each GiB.
 fn figures() -> TestResult {
-    let mut allocating = allocating(&first_jdk()?, "UseG1GC", &[])?;
+    let mut allocating = allocating(&first_jdk()?, "UseG1GC", &["-XX:+AlwaysPreTouch"])?;
     allocating.send("1000000000\n")?;
-    let options = ["--json", "--allow-reclaim", "--rounds", "1", "--turn", "1"];
-    let with = json(&run(&[&["compare", "--live", &allocating.pid()][..], &options].concat())?)?;
+    let with = left_huge(&allocating.pid())?;
+    assert!(total_huge(&allocating.pid())? > 64 * MIB, "{with:#}");
     assert_eq!(with["cases"][0]["figures"][0]["name"], "cpu_per_allocated_gib", "{with:#}");
     let rounds = with["rounds"].as_array().ok_or("no rounds")?;
     let known =

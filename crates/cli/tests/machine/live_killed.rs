@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Most changes of the pages before a kill, without `HUGEWISE_KILLS` and with it.
-const MAX_CHANGES: [usize; 2] = [3, 5];
+const MAX_CHANGES: [usize; 2] = [2, 5];
 /// Longest time between the last change and the kill: longer than a warm-up, or two turns.
 const MAX_SECONDS: f64 = 5.0;
 /// Memory of the process without a JVM, in MiB.

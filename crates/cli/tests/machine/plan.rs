@@ -1,5 +1,6 @@
 //! Compares plans with the pages that a JVM uses when it is started with a pool of the planned size. Each collector of
-//! each JVM is started with one heap size, which takes turns; with the other sizes only in a full run.
+//! each JVM is started with one heap size, which takes turns; with the other sizes only in a full run. On short pools,
+//! the collectors take turns with the JVMs.
 
 use std::{
     env,
@@ -33,6 +34,7 @@ use crate::{
         Need::{Java, Pool as PoolNeeded, Root as RootNeeded},
         jdks, starts_with,
     },
+    represents,
     settings::MAX_WAIT_TIME,
     skip,
     start::{hugewise, run},
@@ -81,7 +83,8 @@ pub fn trials() -> Vec<Trial> {
     let class = Arc::new(compiled());
     let mut trials = Vec::new();
     let mut sizes = SIZES;
-    for java in javas() {
+    let javas = javas();
+    for (j, java) in javas.iter().enumerate() {
         let (java_too, class_too) = (java.clone(), Arc::clone(&class));
         let name = format!("plan: {} two instances use the pages planned for two", java.display());
         trials.push(trial(&name, &needs, move || {
@@ -90,24 +93,28 @@ pub fn trials() -> Vec<Trial> {
         }));
         let java_too = java.clone();
         let name = format!("plan: {} for a captured machine", java.display());
-        trials.push(trial(&name, &[PoolNeeded, Java], move || captured_machine(&java_too)));
-        if knows(&java, "UseZGC") {
+        let captured = trial(&name, &[PoolNeeded, Java], move || captured_machine(&java_too));
+        trials.push(captured.representing(represents(j, javas.len(), 0)));
+        if knows(java, "UseZGC") {
             let (java_too, class_too) = (java.clone(), Arc::clone(&class));
             let name = format!("plan: {} UseZGC grows to the planned size", java.display());
-            trials.push(trial(&name, &needs, move || {
+            let grows = trial(&name, &needs, move || {
                 let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
                 grows_to_what_was_planned(&java_too, class.path())
-            }));
+            });
+            trials.push(grows.representing(represents(j, javas.len(), 1)));
         }
-        for collector in COLLECTORS.into_iter().filter(|collector| knows(&java, collector)) {
+        let known = COLLECTORS.into_iter().enumerate().filter(|(_, collector)| knows(java, collector));
+        for (c, collector) in known {
             let name = format!("plan: {} {collector} uses the planned pages", java.display());
             let (java, class) = (java.clone(), Arc::clone(&class));
             let short = format!("plan: {} {collector} on a short pool, as predicted", java.display());
             let (java_too, class_too) = (java.clone(), Arc::clone(&class));
-            trials.push(trial(&short, &needs, move || {
+            let short = trial(&short, &needs, move || {
                 let class = class_too.as_ref().as_ref().map_err(|error| error.clone())?;
                 behaves_as_predicted(&java_too, class.path(), collector)
-            }));
+            });
+            trials.push(short.representing(represents(j, javas.len(), c)));
             sizes.rotate_left(1);
             for (name, heaps) in
                 [(name.clone(), &sizes[..1]), (format!("{name} with other heaps"), &sizes[1..])]

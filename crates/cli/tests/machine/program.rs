@@ -23,7 +23,7 @@ int main(void) {
 ";
 const TAIL: &str = "
     for (size_t at = 0; at < bytes; at += 4096) memory[at] = 1;
-    usleep(1000000);
+    usleep(500000);
     printf(\"touched: %d\\n\", memory[4096] + 41);
     return 0;
 }

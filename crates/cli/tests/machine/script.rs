@@ -45,19 +45,8 @@ fn of_script() -> TestResult {
          {java} {heap} $CATALINA_OPTS {own} \"$1\" &\nwait\n"
     );
     executable(&path("catalina.sh"), &script)?;
-    let options = [
-        "run",
-        "--within",
-        "20",
-        "--report",
-        &report,
-        "--",
-        "nice",
-        "-n",
-        "0",
-        &path("catalina.sh"),
-        &report,
-    ];
+    let options =
+        ["run", "--within", "6", "--report", &report, "--", "nice", "-n", "0", &path("catalina.sh"), &report];
     let mut call = hugewise(&options);
     call.env("CATALINA_OPTS", "-Xss1m -XX:+UseLargePages").env_remove("GLIBC_TUNABLES");
     let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;

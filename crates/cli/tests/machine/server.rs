@@ -102,7 +102,7 @@ fn gets_its_pages(ready: &str) -> TestResult {
     let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
     let server =
         format!("'{java}' -Xms256m -Xmx256m -XX:+UseSerialGC {NODELAY} -cp {classes} Service serve {{port}}");
-    let driver = [&java, "-cp", classes, "Service", "drive", "{port}", "300"];
+    let driver = [&java, "-cp", classes, "Service", "drive", "{port}", "100"];
     let make = || {
         let mut command =
             hugewise(&["compare", "--json", "--rounds", "1", "-b", "base,thp", "--server", &server]);
@@ -118,12 +118,12 @@ fn gets_its_pages(ready: &str) -> TestResult {
 fn has_figures(comparison: &Comparison) -> TestResult {
     let case = comparison.cases.first().ok_or("no case")?;
     assert_eq!(case.figures.first().map(|figure| figure.name.as_str()), Some("cpu_per_operation"));
-    assert_eq!(case.driver.last().map(String::as_str), Some("300"), "{case:#?}");
+    assert_eq!(case.driver.last().map(String::as_str), Some("100"), "{case:#?}");
     for round in rounds(comparison, "base")? {
         let of =
             |name: &str| round.figures.get(name).copied().ok_or_else(|| format!("no {name}: {round:#?}"));
         let (each, cpu) = (of("cpu_per_operation")?, of("cpu")?);
-        assert!(cpu > 0.0 && (each - cpu / 300.0).abs() < 1e-9, "{round:#?}");
+        assert!(cpu > 0.0 && (each - cpu / 100.0).abs() < 1e-9, "{round:#?}");
         assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
         assert!(of("peak_memory")? >= f64::from(128 << 20), "of the server: {round:#?}");
     }

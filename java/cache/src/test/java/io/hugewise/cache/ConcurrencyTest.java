@@ -17,7 +17,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ConcurrencyTest {
     private static final int THREADS = 6;
     private static final int KEYS = 30_000;
-    private static final int CLOSES = Integer.getInteger("hugewise.closes", 40);
+    private static final int CLOSES = Integer.getInteger("hugewise.closes", 10);
 
     /// Has the key at its start, and then numbers that follow from the first.
     private static final Serializer<long[]> CHECKED = new Serializer<>() {

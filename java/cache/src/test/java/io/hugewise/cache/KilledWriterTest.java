@@ -15,7 +15,7 @@ import org.junit.jupiter.api.io.TempDir;
 /// What a process loses that is killed. Times are those of the process itself, so the checks hold on a busy machine.
 class KilledWriterTest {
     private static final int RECORD = 4 * Long.BYTES;
-    private static final int KILLS = Integer.getInteger("hugewise.kills", 2);
+    private static final int KILLS = Integer.getInteger("hugewise.kills", 1);
 
     @TempDir
     private Path folder;

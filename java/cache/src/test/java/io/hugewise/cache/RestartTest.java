@@ -340,7 +340,7 @@ class RestartTest {
 
     private static final int THREADS = 3;
     private static final int KEYS = 20_000;
-    private static final int KILLS = Integer.getInteger("hugewise.kills", 5);
+    private static final int KILLS = Integer.getInteger("hugewise.kills", 2);
     /// Changes after which a thread of the writer says so.
     private static final int CHANGES = 5_000;
 

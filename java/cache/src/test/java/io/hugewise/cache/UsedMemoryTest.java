@@ -18,6 +18,7 @@ class UsedMemoryTest {
     /// Share of the limit that entries must be able to use. It is greater in larger caches, of which 8 segments are a smaller
     /// share.
     private static final double LIVE = 0.87;
+    private static final int CYCLES = Integer.getInteger("hugewise.cycles", 1);
     /// Share of the limit up to which no entry is evicted because of others that were replaced.
     private static final double KEPT = 0.9;
 
@@ -26,12 +27,12 @@ class UsedMemoryTest {
                 .memory(options -> options.only(Backing.base())).build();
     }
 
-    /// Sizes go from 16 bytes to that of a segment and back, three times.
+    /// Sizes go from 16 bytes to that of a segment and back.
     @Test
     void entriesFillTheLimitWhileSizesDrift() {
         try (var cache = create()) {
             var sizes = new DriftingSizes<>(cache, VALUES);
-            for (int step = 0; step < 72; step++) {
+            for (int step = 0; step < 24 * CYCLES; step++) {
                 double point = 1 - Math.abs(step % 24 / 12.0 - 1);
                 sizes.step(point, LIMIT / 3);
                 if (step >= 8) {

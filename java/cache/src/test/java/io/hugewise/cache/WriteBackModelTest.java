@@ -23,7 +23,7 @@ class WriteBackModelTest {
     private static final int THREADS = 3;
     private static final int KEYS = 3_000;
     private static final int OPERATIONS_PER_REOPEN = 10_000;
-    private static final int OPERATIONS = Integer.getInteger("hugewise.operations", 40_000);
+    private static final int OPERATIONS = Integer.getInteger("hugewise.operations", 20_000);
 
     private final FlakyStore store = new FlakyStore(0.3, Integer.getInteger("hugewise.delay", 1));
     private final AtomicLong clock = new AtomicLong();

@@ -127,7 +127,7 @@ class HugeArenaTest {
         var arenas = new SynchronousQueue<HugeArena>();
         var readings = new AtomicInteger();
         FutureTask<Void> reader = new FutureTask<>(() -> {
-            for (int i = 0; i < 200; i++) {
+            for (int i = 0; i < 50; i++) {
                 HugeArena arena = arenas.take();
                 try {
                     while (true) {
