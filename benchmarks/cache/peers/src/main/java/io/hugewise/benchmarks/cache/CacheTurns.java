@@ -37,7 +37,8 @@ public final class CacheTurns {
         this.cache = cache;
         this.entries = entries;
         this.threads = threads;
-        this.pool = Executors.newFixedThreadPool(threads);
+        // Of daemons: the process ends with a failure of the main thread.
+        this.pool = Executors.newFixedThreadPool(threads, Thread.ofPlatform().daemon().factory());
         for (int i = 0; i < threads; i++) {
             workers.add(new Worker(new Keys(entries, i)));
         }
