@@ -189,6 +189,11 @@ final class Entries {
         return Memory.getInt(entry + numbers(entry) + (long) number * Integer.BYTES);
     }
 
+    /// Whether a chunk has the part of this number, which may be any number.
+    boolean hasPart(long entry, int number, int chunk) {
+        return number >= 0 && number < parts(entry) && part(entry, number) == chunk;
+    }
+
     void setPart(long entry, int number, int chunk) {
         Memory.setInt(entry + numbers(entry) + (long) number * Integer.BYTES, chunk);
     }

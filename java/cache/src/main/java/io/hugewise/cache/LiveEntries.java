@@ -150,13 +150,14 @@ final class LiveEntries {
         if (copy < 0) {
             return false;
         }
+        // Until the value is written, the hash and the number of the part may be any.
         long hash = chunks.hash(chunk);
-        int part = chunks.part(chunk);
         boolean isMoved;
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
         try {
-            long owner = index.find(hash, entry -> part < layout.parts(entry) && layout.part(entry, part) == chunk);
+            int part = chunks.part(chunk);
+            long owner = index.find(hash, entry -> layout.hasPart(entry, part, chunk));
             isMoved = owner != 0;
             if (isMoved) {
                 Memory.copy(chunks.address(chunk), chunks.address(copy), chunks.size);
