@@ -1,5 +1,5 @@
-//! Java launch lines on every JDK of the machine. Collectors and backings take turns on the JDKs; all of them run on
-//! every JDK only in a full run.
+//! Java launch lines on every JDK of the machine. Backings, ZGC and Shenandoah take turns on the JDKs; all
+//! collectors run on every JDK only in a full run.
 
 use std::{
     cell::Cell,
@@ -92,7 +92,7 @@ pub fn trials() -> Vec<Trial> {
                 let name = format!("{name}: {collector} on {backing}");
                 let collected =
                     trial(&name, &needs, move || with_retries(|| collects(&jdk, collector, backing, least)));
-                // Other tests run the first two on huge pages.
+                // script.rs has Serial on THP, and evidence.rs Parallel on pages of a pool.
                 trials.push(collected.representing(c >= 2 && represents(j, jdks.len(), c)));
             }
         }

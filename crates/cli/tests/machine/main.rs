@@ -2,9 +2,9 @@
 //!
 //! Every test reads the machine's settings before and compares them after. Tests that cannot run here, or find that
 //! they cannot measure, are skipped and listed with the reason. Matrices of JDKs, collectors, backings and sizes run
-//! whole only in a full run (`HUGEWISE_FULL=1`); otherwise a part of each runs, in which every value of each axis
-//! occurs, and the other cases are listed as left out. Other hugewise processes may run at the same time: the
-//! tests wait for them, up to ten minutes.
+//! whole only in a full run (`HUGEWISE_FULL=1`); otherwise a part of each runs, and the other cases are listed as left
+//! out. Every value of each axis occurs in the part, or in tests of another file; sizes of databases do not. Other
+//! hugewise processes may run at the same time: the tests wait for them, up to ten minutes.
 
 mod allocation;
 mod apply;
