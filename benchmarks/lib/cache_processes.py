@@ -69,7 +69,9 @@ class CachePlayer(Player):
         return [sum(column) for column in zip(*self.taken[cell][WARM_UP_TURNS:])]
 
     def entries_coverage(self, hugewise, memory):
-        """Share on huge pages of the memory in which entries can lie: `HEAP`, `MALLOC` (also what it maps), or `OWN`."""
+        """Share on huge pages of the memory in which entries can lie: `HEAP`, `MALLOC` (also what it maps), or `OWN`.
+
+        With the reasons of the rest, as `inspect` has them."""
         ran = subprocess.run([hugewise, "inspect", "--json", str(self.process.pid)], stdout=subprocess.PIPE, text=True)
         try:
             regions = json.loads(ran.stdout)["regions"]
@@ -77,8 +79,10 @@ class CachePlayer(Player):
             raise CannotRun(f"{hugewise} inspect {self.process.pid}: {ran.stdout}") from None
         of = [region for region in regions if is_of_entries(region, memory)]
         resident = sum(region["resident_bytes"] for region in of)
+        if not resident:
+            raise CannotRun(f"{hugewise} inspect {self.process.pid}: no memory of entries: {ran.stdout}")
         huge = sum(size for region in of for page, size in region["bytes_by_page_size"].items() if int(page) >= PAGE)
-        return huge / resident if resident else 0
+        return huge / resident, sorted({region["reason"] for region in of if region["reason"]})
 
 
 def is_of_entries(region, memory):
