@@ -23,7 +23,7 @@ pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {
     for vma in claims.vmas().iter().filter(|vma| is_allocatable(vma) && vma.permissions.starts_with("rw")) {
         let Some(first) = vma.addresses.start.checked_next_multiple_of(ARENA) else { continue };
         for start in (first..vma.addresses.end).step_by(ARENA as usize) {
-            if claims.kind_at(start).is_none() && is_arena(memory, vma, start) {
+            if claims.kind_at(start).is_none() && is_arena(memory, start) {
                 let end =
                     claims.free_from(start).map_or(start, |free| free.end.min(start.saturating_add(ARENA)));
                 claims.claim(start..end, "malloc arena", RegionKind::Malloc);
@@ -44,14 +44,14 @@ fn claim_brk(claims: &mut Claims) {
     }
 }
 
-/// Checks for a `heap_info` at the start of an arena's heap: arena, previous heap, size, and accessible size.
-fn is_arena(memory: &dyn Memory, vma: &Vma, start: u64) -> bool {
+/// Checks for a `heap_info` at the start of an arena's heap: arena, previous heap, size, and accessible size, which
+/// may have grown since the mappings were read.
+fn is_arena(memory: &dyn Memory, start: u64) -> bool {
     let Some(words) = memory.words(start, 4) else { return false };
     let (arena, before, size, accessible) = (words[0], words[1], words[2], words[3]);
     let first = before == 0 && arena > start && arena - start <= PAGE;
     let later = before != 0 && before % ARENA == 0 && arena != 0 && arena % ARENA <= PAGE;
-    let within = size <= accessible && accessible <= ARENA && accessible <= vma.addresses.end - start;
-    (first || later) && size > 0 && size % PAGE == 0 && within
+    (first || later) && size > 0 && size % PAGE == 0 && size <= accessible && accessible <= ARENA
 }
 
 /// End of the large allocation at the start of `free`: its second word is its size, in whole pages.
@@ -93,15 +93,22 @@ pub(super) fn claim_rest(claims: &mut Claims) {
         let (name, kind) = match (vma.name.as_str(), data_of) {
             (name, _) if name.contains("/hsperfdata_") => ("performance counters", RegionKind::Internal),
             (name, _) if is_file => (file_name(name), RegionKind::Other),
-            (name, _) if name.starts_with("/SYSV") => ("shared memory", RegionKind::Other),
-            (name, _) if name.starts_with("/anon_hugepage") => ("hugetlb memory", RegionKind::Other),
             ("", Some(library)) => (file_name(&library.name), RegionKind::Other),
-            ("", None) if vma.permissions.starts_with("---") => ("reserved", RegionKind::Other),
-            ("", None) => ("anonymous", RegionKind::Other),
-            (name, _) => (name, RegionKind::Other),
+            _ => (unowned(vma), RegionKind::Other),
         };
         claims.claim(vma.addresses.clone(), name, kind);
         library = Some(vma).filter(|vma| is_file && vma.permissions.starts_with("rw"));
+    }
+}
+
+/// The name of memory without an owner.
+pub(super) fn unowned(vma: &Vma) -> &str {
+    match vma.name.as_str() {
+        name if name.starts_with("/SYSV") => "shared memory",
+        name if name.starts_with("/anon_hugepage") => "hugetlb memory",
+        "" if vma.permissions.starts_with("---") => "reserved",
+        "" => "anonymous",
+        name => name,
     }
 }
 
@@ -109,4 +116,24 @@ pub(super) fn claim_rest(claims: &mut Claims) {
 fn file_name(path: &str) -> &str {
     let path = path.trim_end_matches(" (deleted)");
     path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::memory::fake::FakeMemory, *};
+
+    #[test]
+    fn an_arena_that_grew_since_its_mappings_were_read_is_one() {
+        let mapping = |addresses, permissions: &str| Vma {
+            addresses,
+            permissions: permissions.to_owned(),
+            ..Vma::default()
+        };
+        let vmas = [mapping(ARENA..ARENA + 8 * PAGE, "rw-p"), mapping(ARENA + 8 * PAGE..2 * ARENA, "---p")];
+        let mut memory = FakeMemory::default();
+        memory.words(ARENA, &[ARENA + 0x30, 0, 12 * PAGE, 12 * PAGE]);
+        let mut claims = Claims::over(&vmas);
+        claim_malloc(&memory, &mut claims);
+        assert_eq!(claims.kind_at(2 * ARENA - 1), Some(RegionKind::Malloc));
+    }
 }
