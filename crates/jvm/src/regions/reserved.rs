@@ -9,6 +9,11 @@ use std::{
     ops::Range,
 };
 
+use hugewise_linux::{
+    proc::smaps::{ThpAdvice, Vma},
+    reading::Reading,
+};
+
 use super::{
     Collector, JvmIdentity, RegionKind,
     claims::{Claims, PAGE, is_allocatable},
@@ -75,6 +80,7 @@ pub(super) fn claim(
     for (start, end) in &found.chunks {
         claims.claim(*start..*end, native::LARGE_ALLOCATION, RegionKind::Malloc);
     }
+    claim_foreign(jvm, claims);
     let naming = Tables::of(image, jvm, metaspace_known, claims);
     // Stacks of running threads whose mapping extends beyond the stack.
     for (range, _) in ranges(&found.sized) {
@@ -114,6 +120,21 @@ pub(super) fn claim(
     }
     if let [only] = offsets.as_slice() {
         claims.rename(only.start, "block offset table");
+    }
+}
+
+/// Claims memory of the program on pages that this JVM does not request. The search can find pointers to it, too, for
+/// example in the data of the compiler.
+fn claim_foreign(jvm: &JvmIdentity, claims: &mut Claims) {
+    let lacks = |flag: &Reading<bool>| flag.known() == Some(&false);
+    let is_foreign = |vma: &&Vma| match vma.advice {
+        _ if vma.is_hugetlb => lacks(&jvm.large_pages),
+        ThpAdvice::None => false,
+        ThpAdvice::Huge => lacks(&jvm.transparent_huge_pages),
+        ThpAdvice::NoHuge => true,
+    };
+    for vma in claims.vmas().iter().filter(|vma| is_allocatable(vma)).filter(is_foreign) {
+        claims.claim(vma.addresses.clone(), native::unowned(vma), RegionKind::Other);
     }
 }
 
@@ -239,10 +260,10 @@ impl PointerSearch<'_, '_> {
     }
 }
 
-/// Whether a word may be the address at which memory begins or ends. Two integers of 32 bits, the lower of
-/// them 0, look like a multiple of 4 GiB, at which something begins or ends only if the kernel says so.
+/// Whether a word may be the address at which memory begins or ends. Two integers of 32 bits, the lower of them 0 or the
+/// smallest one, look like a multiple of 2 GiB, at which something begins or ends only if the kernel says so.
 fn may_be_bound(word: u64, claims: &Claims) -> bool {
-    word != 0 && word % PAGE == 0 && (word as u32 != 0 || claims.is_edge(word))
+    word != 0 && word % PAGE == 0 && (word % (2 << 30) != 0 || claims.is_edge(word))
 }
 
 /// Tables of a collector, by their size as a share of the heap.
@@ -320,17 +341,43 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
-    use hugewise_linux::proc::smaps::Vma;
+    use super::{super::jvm, *};
 
-    use super::*;
+    #[test]
+    fn memory_on_pages_that_a_jvm_does_not_request_is_not_its_own() {
+        let mapping = |start, advice, is_hugetlb| Vma {
+            addresses: start..start + PAGE,
+            permissions: "rw-p".to_owned(),
+            advice,
+            is_hugetlb,
+            ..Vma::default()
+        };
+        let vmas = [
+            mapping(PAGE, ThpAdvice::Huge, false),
+            mapping(3 * PAGE, ThpAdvice::NoHuge, false),
+            mapping(5 * PAGE, ThpAdvice::None, true),
+            mapping(7 * PAGE, ThpAdvice::None, false),
+        ];
+        for (requests, foreign) in [(false, [true, true, true, false]), (true, [false, true, false, false])] {
+            let jvm = JvmIdentity {
+                large_pages: Reading::Known(requests),
+                transparent_huge_pages: Reading::Known(requests),
+                ..jvm::unknown("a test")
+            };
+            let mut claims = Claims::over(&vmas);
+            claim_foreign(&jvm, &mut claims);
+            let claimed = vmas.each_ref().map(|vma| claims.kind_at(vma.addresses.start).is_some());
+            assert_eq!(claimed, foreign, "the JVM requests huge pages: {requests}");
+        }
+    }
 
     #[test]
     fn two_small_integers_are_no_bound_of_memory() {
         let vma = |addresses| Vma { addresses, ..Vma::default() };
-        let vmas = [vma(0x7f5c_e900_0000..0x7f5d_13e0_0000), vma(0x7f5e_0000_0000..0x7f5e_0040_0000)];
+        let vmas = [vma(0x7f5c_7900_0000..0x7f5d_13e0_0000), vma(0x7f5e_0000_0000..0x7f5e_0040_0000)];
         let claims = Claims::over(&vmas);
         let kept = |word| may_be_bound(word, &claims);
-        assert!(!kept(0x7f5d_0000_0000), "within a mapping");
+        assert!(!kept(0x7f5d_0000_0000) && !kept(0x7f5c_8000_0000), "within a mapping");
         assert!(kept(0x7f5e_0000_0000), "the start of a mapping");
         assert!(kept(0x7f5d_0000_1000), "pages within a mapping that the kernel merged");
         assert!(!kept(0x7f5d_0000_0008), "not a page");
