@@ -39,7 +39,9 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"))?;
     if let Err(error) = restarted(run, &program, backing, report) {
         drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
-        return Err(error.context(format!("{unit} did not start on {backing}, and was restarted as it was")));
+        return Err(
+            error.context(format!("{unit} did not start on {backing}, and was restarted without a drop-in"))
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,6 +59,7 @@ fn restarted(run: &Run, program: &UnitProgram, backing: Backing, report: Option<
         "{unit} was restarted, and starts like this until the machine is started again; undo it with \
          'sudo hugewise run --undo --unit {unit}'"
     ));
+    run.say(&format!("its report follows when its memory is steady, or after {} s", run.within));
     let task = ObserverTask {
         pid,
         program: unit.to_string(),
