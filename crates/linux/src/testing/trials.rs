@@ -129,7 +129,8 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
                 println!("ok ({cost})");
             }
             Outcome::Failed(reason) => {
-                println!("FAILED ({cost})");
+                // At once: the rest may take an hour.
+                println!("FAILED ({cost}): {}", first_line(&reason));
                 failed.push((name, reason));
             }
             Outcome::Skipped(reason) => {
@@ -152,8 +153,7 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
             println!("\n{title}:");
         }
         for (name, reason) in list {
-            let reason = reason.lines().next().unwrap_or_default();
-            println!("    {name}: {reason}");
+            println!("    {name}: {}", first_line(reason));
         }
     }
     println!(
@@ -164,6 +164,10 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
         begin.elapsed().as_secs_f64()
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// CPU time of this process and of those that it has started and that have ended.
