@@ -38,6 +38,16 @@ pub enum Allocator {
 }
 
 impl Allocator {
+    /// The allocator in a library with this file name.
+    pub fn of_library(file: &str) -> Option<Allocator> {
+        let known = [
+            ("libjemalloc.", Allocator::Jemalloc),
+            ("libtcmalloc", Allocator::Other("tcmalloc")),
+            ("libmimalloc", Allocator::Other("mimalloc")),
+        ];
+        known.into_iter().find(|(name, _)| file.starts_with(name)).map(|(_, allocator)| allocator)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Allocator::Jemalloc => "jemalloc",
@@ -87,15 +97,8 @@ pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadEr
 
 fn allocator_of(file: &[u8]) -> Option<Allocator> {
     let libraries = Elf::parse(file).and_then(|elf| elf.libraries(file)).unwrap_or_default();
-    let has = |name: &str| libraries.iter().any(|library| library.starts_with(name));
-    if has("libjemalloc.") {
-        return Some(Allocator::Jemalloc);
-    }
-    if has("libtcmalloc") {
-        return Some(Allocator::Other("tcmalloc"));
-    }
-    if has("libmimalloc") {
-        return Some(Allocator::Other("mimalloc"));
+    if let Some(linked) = libraries.iter().find_map(|library| Allocator::of_library(library)) {
+        return Some(linked);
     }
     // The beginning of its messages.
     memmem::find(file, b"<jemalloc>: ").map(|_| Allocator::Other("a jemalloc of its own"))

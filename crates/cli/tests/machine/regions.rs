@@ -19,6 +19,7 @@ use hugewise_jvm::{
     regions::{self, Naming, RegionKind, Source},
 };
 use hugewise_linux::{
+    c_library,
     hugepages::pools,
     proc::smaps::{self, Vma},
     root::Root,
@@ -36,6 +37,7 @@ use crate::{
     },
     represents,
     settings::MAX_WAIT_TIME,
+    skip,
     start::{MARKER, says, wait_until},
     tracking, trial,
 };
@@ -54,6 +56,21 @@ public class Regions {
         System.out.println(\"ready\");
         Thread.sleep(600000);
         System.out.println(kept.length + direct.get(0));
+    }
+}
+";
+/// Direct buffers of 256 MiB, in pieces.
+const BUFFERS: &str = "
+public class Regions {
+    public static void main(String[] arguments) throws Exception {
+        java.nio.ByteBuffer[] kept = new java.nio.ByteBuffer[4096];
+        for (int i = 0; i < kept.length; i++) {
+            kept[i] = java.nio.ByteBuffer.allocateDirect(64 << 10);
+            for (int j = 0; j < kept[i].capacity(); j += 4096) kept[i].put(j, (byte) 1);
+        }
+        System.out.println(\"ready\");
+        Thread.sleep(600000);
+        System.out.println(kept.length);
     }
 }
 ";
@@ -84,6 +101,8 @@ pub fn trials() -> Vec<Trial> {
             move || test(&jdk)
         };
         let name = |what: &str| format!("JDK {}: {what}", jdk.version);
+        let other = name("memory of a preloaded malloc is not the collector's");
+        trials.push(trial(&other, &[Superuser, Java], of(with_another_malloc)));
         let refused = name("regions with attaching disabled");
         trials.push(trial(&refused, &[Java], of(attaching_is_refused)));
         let silent = name("regions with -Xrs, without SIGQUIT");
@@ -276,6 +295,25 @@ fn huge_is_named(running: &Running, vmas: &[Vma], naming: &Naming, backing: &str
         _ if huge >= Bytes(64 << 20) => Ok(()),
         _ => Err(format!("only {huge} on huge pages").into()),
     }
+}
+
+fn with_another_malloc(jdk: &Jdk) -> TestResult {
+    let root = Root::live();
+    let Some(library) = c_library::of_program(&root, &jdk.java)?.jemalloc(&root) else {
+        return skip("no libjemalloc.so.2");
+    };
+    let folder = compiled("Regions", BUFFERS)?;
+    let mut command = Command::new(&jdk.java);
+    command.env("LD_PRELOAD", Path::new("/").join(library));
+    let running = Running::start_by(&mut command, &["-XX:MaxDirectMemorySize=300m"], folder.path())?;
+    let naming = regions::name(&root, running.pid(), &running.vmas()?, false, None);
+    let mut tables = Bytes::ZERO;
+    for table in naming.ranges.iter().filter(|range| range.kind == RegionKind::GcTable) {
+        tables += running.resident(table.start..table.end)?.present;
+    }
+    // Those of a heap of 256 MiB.
+    assert!(tables > Bytes::ZERO && tables < Bytes(16 << 20), "{tables} in tables: {naming:#?}");
+    running.end_undisturbed()
 }
 
 /// A JVM to which nothing can attach: SIGQUIT would make it print its threads.

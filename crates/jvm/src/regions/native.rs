@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hugewise_linux::{proc::smaps::Vma, units::Bytes};
+use hugewise_linux::{c_library::Allocator, proc::smaps::Vma, units::Bytes};
 
 use super::{
     RegionKind,
@@ -16,6 +16,12 @@ const ARENA: u64 = 64 << 20;
 pub(super) const LARGE_ALLOCATION: &str = "malloc (large allocation)";
 /// `IS_MMAPPED` in the size field of a chunk.
 const IS_MMAPPED: u64 = 2;
+
+/// Whether malloc is not glibc's, whose arenas and large allocations are known by their headers.
+pub(super) fn is_other_malloc(vmas: &[Vma]) -> bool {
+    let is_other = |file: &str| file.starts_with("ld-musl") || Allocator::of_library(file).is_some();
+    vmas.iter().any(|vma| is_other(file_name(&vma.name)))
+}
 
 /// Claims the main arena, the other arenas, and large allocations, each of which is a mapping of its own.
 pub(super) fn claim_malloc(memory: &dyn Memory, claims: &mut Claims) {

@@ -100,7 +100,7 @@ pub(super) fn claim(
     let mut offsets = Vec::new();
     let mut keep = |range: Range<u64>, origin: Origin, claims: &mut Claims| {
         let writable = is_writable(claims, range.start);
-        let (name, kind) = naming.name(range.end - range.start, origin, writable);
+        let Some((name, kind)) = naming.name(range.end - range.start, origin, writable) else { return };
         if name == OFFSETS_OR_COUNTS {
             offsets.push(range.clone());
         }
@@ -274,6 +274,8 @@ struct Tables {
     page_sizes: BTreeSet<u64>,
     /// Whether the metaspace is claimed; if not, memory found from static data may be a part of it.
     metaspace_known: bool,
+    /// Whether memory of malloc is among the unclaimed memory: the pointers that lead to tables lead to it, too.
+    is_other_malloc: bool,
 }
 
 impl Tables {
@@ -286,7 +288,14 @@ impl Tables {
         let thp = page_sizes.first().and_then(|base| base.checked_mul(base / 8)).filter(|thp| *thp > 0);
         page_sizes.extend(thp);
         page_sizes.insert(PAGE);
-        Tables { heap, collector: jvm.collector.known().copied(), page_sizes, metaspace_known }
+        let is_other_malloc = native::is_other_malloc(claims.vmas());
+        Tables {
+            heap,
+            collector: jvm.collector.known().copied(),
+            page_sizes,
+            metaspace_known,
+            is_other_malloc,
+        }
     }
 
     /// Heap bytes per byte of table, and the table's name.
@@ -307,21 +316,25 @@ impl Tables {
         exact <= bytes && self.page_sizes.iter().any(whole)
     }
 
-    fn name(&self, bytes: u64, origin: Origin, writable: bool) -> (&'static str, RegionKind) {
-        if origin == Origin::Static && !(writable && self.metaspace_known) {
+    /// Name and kind of memory of this size; `None` if it may be malloc's.
+    fn name(&self, bytes: u64, origin: Origin, writable: bool) -> Option<(&'static str, RegionKind)> {
+        if origin == Origin::Static && !(writable && (self.metaspace_known || self.is_other_malloc)) {
             // The polling page and similar pages are read-only.
-            return ("jvm", RegionKind::Internal);
+            return Some(("jvm", RegionKind::Internal));
         }
         if let Some((_, name)) = self.shares().iter().find(|(share, _)| self.is_share(bytes, *share)) {
-            return (name, RegionKind::GcTable);
+            return Some((name, RegionKind::GcTable));
+        }
+        if self.is_other_malloc {
+            return None;
         }
         // One byte for 512 bytes of the old generation, which is a part of the heap.
         let of_old = matches!(self.collector, Some(Collector::Serial | Collector::Parallel))
             && self.heap.is_some_and(|heap| (heap / 2048..=heap / 512 + PAGE).contains(&bytes));
         match origin {
-            Origin::Heap if of_old => ("block offset table", RegionKind::GcTable),
+            Origin::Heap if of_old => Some(("block offset table", RegionKind::GcTable)),
             // Of the writable mappings of HotSpot only those of the collector are unnamed at this point.
-            Origin::Heap | Origin::Static => ("gc table", RegionKind::GcTable),
+            Origin::Heap | Origin::Static => Some(("gc table", RegionKind::GcTable)),
         }
     }
 
