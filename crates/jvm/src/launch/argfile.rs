@@ -12,8 +12,10 @@ pub const MAX_ARGFILE_BYTES: usize = 16 << 20;
 /// stands for a plain `@`.
 pub(super) fn expand(words: &[String], read: &Read<'_>) -> Result<Vec<String>, LaunchError> {
     let mut expanded = Vec::new();
+    let mut options = 0;
     for (at, word) in words.iter().enumerate() {
-        let main_class_seen = LaunchLine::options_end(&expanded) < expanded.len();
+        options = LaunchLine::options_end(&expanded, options);
+        let main_class_seen = options < expanded.len();
         if main_class_seen || word == "--disable-@files" {
             expanded.extend_from_slice(&words[at..]);
             break;
@@ -91,6 +93,14 @@ mod tests {
         let again: Vec<String> = protect(expanded[..4].iter().cloned()).collect();
         assert_eq!(again, own(&["-cp", "@@opts", "-Da=b c", "@@plain"]));
         assert_eq!(expand(&again, &opts)?, expanded[..4]);
+        Ok(())
+    }
+
+    // In quadratic time, it would take minutes.
+    #[test]
+    fn the_time_for_many_options_is_not_quadratic() -> Result<(), LaunchError> {
+        let words = vec!["-Da=b".to_owned(); 300_000];
+        assert_eq!(expand(&words, &|_| Ok(String::new()))?.len(), words.len());
         Ok(())
     }
 

@@ -33,11 +33,27 @@ pub type Read<'a> = dyn Fn(&str) -> io::Result<String> + 'a;
 /// Returns the value of an environment variable; `None` if it is not set.
 pub type Variable<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Launcher options whose value is the next word, separated by blanks.
-const TAKES_NEXT: &str = "-cp -classpath --class-path -p --module-path --upgrade-module-path --add-modules \
-                          --enable-native-access --limit-modules --add-exports --add-opens --add-reads \
-                          --patch-module --describe-module -d --source --finalization \
-                          --illegal-native-access";
+/// Launcher options whose value is the next word.
+const TAKES_NEXT: [&str; 18] = [
+    "-cp",
+    "-classpath",
+    "--class-path",
+    "-p",
+    "--module-path",
+    "--upgrade-module-path",
+    "--add-modules",
+    "--enable-native-access",
+    "--limit-modules",
+    "--add-exports",
+    "--add-opens",
+    "--add-reads",
+    "--patch-module",
+    "--describe-module",
+    "-d",
+    "--source",
+    "--finalization",
+    "--illegal-native-access",
+];
 
 /// JVM flags that decide the page size.
 const PAGE_FLAGS: [&str; 6] = [
@@ -106,7 +122,8 @@ impl LaunchLine {
         };
         let (java, words) = parsed_wrapper.rest.split_first()?;
         Some(argfile::expand(words, &from(&parsed_wrapper.folder, read)).map(|mut options| {
-            let program = options.split_off(LaunchLine::options_end(&options));
+            let end = LaunchLine::options_end(&options, 0).min(options.len());
+            let program = options.split_off(end);
             LaunchLine { wrapper: parsed_wrapper.wrapper, java: java.clone(), options, program }
         }))
     }
@@ -118,9 +135,9 @@ impl LaunchLine {
         })
     }
 
-    /// Number of words that are options of the launcher or the JVM.
-    fn options_end(words: &[String]) -> usize {
-        let mut at = 0;
+    /// Number of words that are options of the launcher or the JVM, of which `at` are known already; one more than all
+    /// words if the value of the last option is missing.
+    fn options_end(words: &[String], mut at: usize) -> usize {
         while let Some(word) = words.get(at) {
             match word.as_str() {
                 "-jar" | "-m" | "--module" => break,
@@ -129,7 +146,7 @@ impl LaunchLine {
                 _ => break,
             }
         }
-        at.min(words.len())
+        at
     }
 
     /// This line with `flags` in place of its own flags about large pages; also returns the flags that were
@@ -260,7 +277,7 @@ fn open(file: &str, kind: &'static str, limit: usize, read: &Read<'_>) -> Result
 }
 
 fn takes_next(option: &str) -> bool {
-    TAKES_NEXT.split(' ').any(|known| known == option)
+    TAKES_NEXT.contains(&option)
 }
 
 fn is_page_flag(option: &str) -> bool {
