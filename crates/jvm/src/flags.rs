@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap, env, ffi::OsString, fs, io, path::PathBuf, process::Command, time::Duration,
 };
 
-use hugewise_linux::{bounded_run, units::Bytes};
+use hugewise_linux::{bounded_run, empty_folder, units::Bytes};
 use tempfile::TempDir;
 
 use crate::{
@@ -137,7 +137,7 @@ pub(crate) struct FlagsCommand {
 /// decide its memory layout, followed by `options`. It writes no file, does not pre-touch the heap, and runs
 /// no part of the program.
 pub(crate) fn flags_command(line: &LaunchLine, options: &[String]) -> Result<FlagsCommand, FlagsError> {
-    let folder = tempfile::Builder::new().prefix("hugewise-asks-").tempdir().map_err(FlagsError::Folder)?;
+    let folder = empty_folder::create().map_err(FlagsError::Folder)?;
     let asked = line.layout_options(&|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
     let printing = [
         // No error report after a crash, and no performance data in the shared /tmp.

@@ -10,6 +10,7 @@ pub mod c_library;
 pub mod capture;
 pub mod cgroup;
 pub mod cpu;
+pub mod empty_folder;
 pub mod executable;
 pub mod facts;
 pub mod hugepages;

@@ -18,7 +18,7 @@ use std::{
 };
 
 use hugewise_linux::{
-    bounded_run,
+    bounded_run, empty_folder,
     hugepages::page_sizes::PageSizes,
     proc::smaps::Vma,
     rehearsal::{self, Conditions, Ending, Placement, Rehearsal, SimulatedPools},
@@ -218,8 +218,7 @@ impl Server {
 
     /// An empty folder of the server's user.
     fn folder(&self) -> Result<TempDir, MariadbError> {
-        let folder =
-            tempfile::Builder::new().prefix("hugewise-asks-").tempdir().map_err(MariadbError::Folder)?;
+        let folder = empty_folder::create().map_err(MariadbError::Folder)?;
         if let Some(account) = &self.account {
             let user = account.user;
             chown(folder.path(), Some(user.uid), Some(user.gid)).map_err(MariadbError::Folder)?;
