@@ -137,7 +137,9 @@ pub(crate) struct FlagsCommand {
 /// decide its memory layout, followed by `options`. It writes no file, does not pre-touch the heap, and runs
 /// no part of the program.
 pub(crate) fn flags_command(line: &LaunchLine, options: &[String]) -> Result<FlagsCommand, FlagsError> {
-    let folder = empty_folder::create().map_err(FlagsError::Folder)?;
+    empty_folder::remove_unused();
+    let folder =
+        tempfile::Builder::new().prefix(empty_folder::PREFIX).tempdir().map_err(FlagsError::Folder)?;
     let asked = line.layout_options(&|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
     let printing = [
         // No error report after a crash, and no performance data in the shared /tmp.

@@ -1,4 +1,4 @@
-//! Empty folders in which other programs run.
+//! Empty temporary folders in which other programs run, and which stay if hugewise is killed.
 
 use std::{
     env, fs, io,
@@ -6,19 +6,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tempfile::TempDir;
-
-const PREFIX: &str = "hugewise-asks-";
+/// Beginning of their names.
+pub const PREFIX: &str = "hugewise-asks-";
 /// No program that is asked for its settings runs this long.
 const UNUSED_AFTER: Duration = Duration::from_secs(3600);
 
-/// Creates a folder that is removed with the value, and removes those that a killed hugewise has left.
-pub fn create() -> io::Result<TempDir> {
-    remove_unused(&env::temp_dir(), SystemTime::now());
-    tempfile::Builder::new().prefix(PREFIX).tempdir()
+/// Removes those that have stayed.
+pub fn remove_unused() {
+    remove_unused_in(&env::temp_dir(), SystemTime::now());
 }
 
-fn remove_unused(parent: &Path, now: SystemTime) {
+fn remove_unused_in(parent: &Path, now: SystemTime) {
     for folder in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_named = folder.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         let age = || now.duration_since(folder.metadata()?.modified()?).map_err(io::Error::other);
@@ -49,9 +47,9 @@ mod tests {
             Ok(names)
         };
         let now = SystemTime::now();
-        remove_unused(parent.path(), now);
+        remove_unused_in(parent.path(), now);
         assert_eq!(names()?.len(), 4);
-        remove_unused(parent.path(), now + UNUSED_AFTER + Duration::from_secs(1));
+        remove_unused_in(parent.path(), now + UNUSED_AFTER + Duration::from_secs(1));
         assert_eq!(names()?, ["hugewise-asks-link", "hugewise-asks-used", "other"]);
         Ok(())
     }

@@ -218,7 +218,9 @@ impl Server {
 
     /// An empty folder of the server's user.
     fn folder(&self) -> Result<TempDir, MariadbError> {
-        let folder = empty_folder::create().map_err(MariadbError::Folder)?;
+        empty_folder::remove_unused();
+        let folder =
+            tempfile::Builder::new().prefix(empty_folder::PREFIX).tempdir().map_err(MariadbError::Folder)?;
         if let Some(account) = &self.account {
             let user = account.user;
             chown(folder.path(), Some(user.uid), Some(user.gid)).map_err(MariadbError::Folder)?;
