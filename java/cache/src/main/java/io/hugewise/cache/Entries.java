@@ -105,12 +105,12 @@ final class Entries {
     /// @param room bytes until the end of its segment
     /// @return its size; 0 if it cannot be an entry
     long checkedSize(long entry, long room) {
-        if (room < header || (isWide(Memory.getInt(entry)) && room < header + Integer.BYTES)) {
+        if (room < header || (isWide(sizes(entry)) && room < header + Integer.BYTES)) {
             return 0;
         }
         int keySize = keySize(entry);
         int valueSize = valueSize(entry);
-        if (keySize > room || valueSize < 0 || isWide(Memory.getInt(entry)) != isWide(keySize, valueSize)
+        if (keySize > room || valueSize < 0 || isWide(sizes(entry)) != isWide(keySize, valueSize)
                 || isLarge(entry) != isLarge(keySize, valueSize)) {
             return 0;
         }
@@ -119,7 +119,16 @@ final class Entries {
     }
 
     boolean isLarge(long entry) {
-        return Memory.getInt(entry) < 0;
+        return isLarge(sizes(entry));
+    }
+
+    static boolean isLarge(int sizes) {
+        return sizes < 0;
+    }
+
+    /// The first field of an entry, for methods that take it.
+    static int sizes(long entry) {
+        return Memory.getInt(entry);
     }
 
     private static boolean isWide(int sizes) {
@@ -127,7 +136,7 @@ final class Entries {
     }
 
     int keySize(long entry) {
-        return keySizeOf(Memory.getInt(entry));
+        return keySizeOf(sizes(entry));
     }
 
     private static int keySizeOf(int sizes) {
@@ -135,12 +144,15 @@ final class Entries {
     }
 
     int valueSize(long entry) {
-        int sizes = Memory.getInt(entry);
+        return valueSize(entry, sizes(entry));
+    }
+
+    int valueSize(long entry, int sizes) {
         return isWide(sizes) ? Memory.getInt(entry + header) : sizes & MAX_VALUE;
     }
 
     long key(long entry) {
-        return key(entry, Memory.getInt(entry));
+        return key(entry, sizes(entry));
     }
 
     private long key(long entry, int sizes) {
@@ -148,7 +160,11 @@ final class Entries {
     }
 
     long value(long entry) {
-        return key(entry) + keySize(entry);
+        return value(entry, sizes(entry));
+    }
+
+    long value(long entry, int sizes) {
+        return key(entry, sizes) + keySizeOf(sizes);
     }
 
     MemorySegment keyMemory(long entry) {
@@ -156,7 +172,7 @@ final class Entries {
     }
 
     boolean isOf(long entry, byte[] key) {
-        int sizes = Memory.getInt(entry);
+        int sizes = sizes(entry);
         return keySizeOf(sizes) == key.length && Memory.startsWith(key(entry, sizes), key);
     }
 

@@ -8,12 +8,18 @@ import java.lang.invoke.VarHandle;
 /// Access to memory by address. It checks neither bounds nor whether the memory exists: the caller holds a pin.
 final class Memory {
     static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
-    private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
-    private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED;
-    private static final VarHandle WORD = MethodHandles.insertCoordinates(ValueLayout.JAVA_LONG.varHandle(), 0, ALL);
+    private static final VarHandle WORD = of(ValueLayout.JAVA_LONG);
+    private static final VarHandle LONG = of(ValueLayout.JAVA_LONG_UNALIGNED);
+    private static final VarHandle INT = of(ValueLayout.JAVA_INT_UNALIGNED);
+    private static final VarHandle BYTE = of(ValueLayout.JAVA_BYTE);
     private static final VarHandle KEY = MethodHandles.byteArrayViewVarHandle(long[].class, java.nio.ByteOrder.nativeOrder());
 
     private Memory() {}
+
+    /// Values of a layout, by address. Compilers inline such a handle in deeper calls than the methods of a segment.
+    private static VarHandle of(ValueLayout layout) {
+        return MethodHandles.insertCoordinates(layout.varHandle(), 0, ALL);
+    }
 
     static MemorySegment slice(long address, long size) {
         return ALL.asSlice(address, size);
@@ -32,19 +38,19 @@ final class Memory {
     }
 
     static long getLong(long address) {
-        return ALL.get(LONG, address);
+        return (long) LONG.get(address);
     }
 
     static void setLong(long address, long value) {
-        ALL.set(LONG, address, value);
+        LONG.set(address, value);
     }
 
     static int getInt(long address) {
-        return ALL.get(INT, address);
+        return (int) INT.get(address);
     }
 
     static void setInt(long address, int value) {
-        ALL.set(INT, address, value);
+        INT.set(address, value);
     }
 
     static void copy(long from, long to, long size) {
@@ -57,15 +63,14 @@ final class Memory {
 
     /// Whether the memory from an address on begins with these bytes.
     static boolean startsWith(long address, byte[] bytes) {
-        MemorySegment memory = ALL.asSlice(address, bytes.length);
         int i = 0;
         for (; i + Long.BYTES <= bytes.length; i += Long.BYTES) {
-            if (memory.get(LONG, i) != (long) KEY.get(bytes, i)) {
+            if (getLong(address + i) != (long) KEY.get(bytes, i)) {
                 return false;
             }
         }
         for (; i < bytes.length; i++) {
-            if (memory.get(ValueLayout.JAVA_BYTE, i) != bytes[i]) {
+            if ((byte) BYTE.get(address + i) != bytes[i]) {
                 return false;
             }
         }

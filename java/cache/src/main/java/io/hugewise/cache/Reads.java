@@ -29,9 +29,19 @@ final class Reads<K, V> {
         estimate(bytes);
         V value = heap == null ? null : heap.get(bytes);
         if (value == null) {
-            value = store.read(bytes.bytes, bytes.hash, entry -> used(key, bytes, entry));
+            value = entryValue(key, bytes);
         }
         return value == null ? objects.evictedValue(bytes) : value;
+    }
+
+    private @Nullable V entryValue(K key, KeyBytes bytes) {
+        int read = store.beginRead();
+        try {
+            long entry = store.find(bytes.bytes, bytes.hash);
+            return entry == 0 ? null : used(key, bytes, entry);
+        } finally {
+            store.endRead(read);
+        }
     }
 
     /// The value of an entry, whose use is noted.
@@ -64,14 +74,21 @@ final class Reads<K, V> {
     }
 
     private <R> @Nullable R entry(KeyBytes key, Function<MemorySegment, ? extends @Nullable R> reader) {
-        return store.<R>read(key.bytes, key.hash, entry -> {
+        int read = store.beginRead();
+        try {
+            long entry = store.find(key.bytes, key.hash);
+            if (entry == 0) {
+                return null;
+            }
             if (expiration.isChangedByReads()) {
                 store.setExpiry(entry, expiryAfterRead(entry));
             }
             MemorySegment payload = codec.payload(entry);
             hitBytes.add(payload.byteSize());
             return reader.apply(payload.asReadOnly());
-        });
+        } finally {
+            store.endRead(read);
+        }
     }
 
     private int expiryAfterRead(long entry) {

@@ -69,7 +69,7 @@ public final class Serializers {
 
             @Override
             public byte[] read(MemorySegment from) {
-                return from.toArray(ValueLayout.JAVA_BYTE);
+                return array(from);
             }
         };
     }
@@ -98,7 +98,7 @@ public final class Serializers {
 
             @Override
             public String read(MemorySegment from) {
-                return new String(from.toArray(ValueLayout.JAVA_BYTE), StandardCharsets.UTF_8);
+                return new String(array(from), StandardCharsets.UTF_8);
             }
         };
     }
@@ -118,7 +118,7 @@ public final class Serializers {
 
             @Override
             public MemorySegment read(MemorySegment from) {
-                return MemorySegment.ofArray(from.toArray(ValueLayout.JAVA_BYTE));
+                return MemorySegment.ofArray(array(from));
             }
         };
     }
@@ -138,9 +138,16 @@ public final class Serializers {
 
             @Override
             public ByteBuffer read(MemorySegment from) {
-                return ByteBuffer.wrap(from.toArray(ValueLayout.JAVA_BYTE));
+                return ByteBuffer.wrap(array(from));
             }
         };
+    }
+
+    /// A copy on the heap. Compilers inline it in deeper calls than [MemorySegment#toArray].
+    static byte[] array(MemorySegment from) {
+        byte[] bytes = new byte[Math.toIntExact(from.byteSize())];
+        MemorySegment.copy(from, ValueLayout.JAVA_BYTE, 0, bytes, 0, bytes.length);
+        return bytes;
     }
 
     private abstract static class Named<T> implements Serializer<T> {

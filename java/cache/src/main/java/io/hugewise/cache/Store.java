@@ -60,23 +60,28 @@ final class Store {
 
     // --- Reading -----------------------------------------------------------------------------------
 
-    /// Reads the entry of a key, and counts the use.
+    /// Begins to read. Entries that are found stay valid until [#endRead].
     ///
-    /// @param reader reads the entry at an address, which is valid until it returns
-    /// @return the value that the reader returned; null if the key has no entry
-    <R> @Nullable R read(byte[] key, long hash, LongFunction<? extends @Nullable R> reader) {
-        int pin = pins.pin();
-        try {
-            long entry = index.find(key, hash, entries, true);
-            if (entry == 0 || isExpired(entry)) {
-                misses.increment();
-                return null;
-            }
-            hits.increment();
-            return reader.apply(entry);
-        } finally {
-            pins.unpin(pin);
+    /// @return for `endRead`
+    int beginRead() {
+        return pins.pin();
+    }
+
+    void endRead(int read) {
+        pins.unpin(read);
+    }
+
+    /// Finds the entry of a key, and counts the use. The caller has begun to read.
+    ///
+    /// @return the address of the entry, or 0 if the key has none
+    long find(byte[] key, long hash) {
+        long entry = index.find(key, hash, entries, true);
+        if (entry == 0 || isExpired(entry)) {
+            misses.increment();
+            return 0;
         }
+        hits.increment();
+        return entry;
     }
 
     /// Reads the entry of a key without counting.

@@ -22,9 +22,10 @@ final class Values {
 
     /// Value of an entry that is being read. A large one is a copy.
     MemorySegment read(long entry) {
-        int size = entries.valueSize(entry);
-        if (!entries.isLarge(entry)) {
-            return segments.pool.memory().asSlice(entries.value(entry) - segments.base, size);
+        int sizes = Entries.sizes(entry);
+        int size = entries.valueSize(entry, sizes);
+        if (!Entries.isLarge(sizes)) {
+            return segments.pool.memory().asSlice(entries.value(entry, sizes) - segments.base, size);
         }
         MemorySegment whole = MemorySegment.ofArray(new byte[size]);
         forEachPart(entry, size, (part, at, length) -> MemorySegment.copy(Memory.ALL, part, whole, at, length));
