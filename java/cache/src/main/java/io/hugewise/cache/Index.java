@@ -7,7 +7,6 @@ import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntConsumer;
-import java.util.function.LongPredicate;
 
 /// A hash table of entries outside of the heap, which grows by one bucket at a time (linear hashing, Litwin, 1980).
 ///
@@ -30,12 +29,14 @@ final class Index {
     private final ReentrantLock growing = new ReentrantLock();
     /// Of the bucket that is split or merged, by the holder of [#growing].
     private final Chain chain;
+    private final Condition<byte[]> ofKey;
 
     /// Has the entries that the manifest has, after a check if they were not all written.
     Index(Segments segments, Entries layout) {
         this.segments = segments;
         this.buckets = new Buckets(segments);
         this.chain = new Chain(buckets);
+        this.ofKey = layout::isOf;
         Arrays.setAll(locks, _ -> new ReentrantLock());
         boolean isOpen = segments.manifest.state() == Manifest.State.OPEN;
         count.add(isOpen ? new Recovery(segments, this, buckets, layout).run() : segments.manifest.figure(Figure.ENTRIES));
@@ -114,15 +115,29 @@ final class Index {
         return 0;
     }
 
-    /// Finds an entry of a key of a hash that satisfies a condition. The caller holds the stripe's lock.
+    /// Finds the entry of a key. The caller holds the stripe's lock.
+    ///
+    /// Writers find nothing while a cache is filled. A compiler would take that for what readers see, too, if both used the
+    /// same code.
+    ///
+    /// @return the address of the entry, or 0 if the key is not there
+    long present(byte[] key, long hash) {
+        return find(hash, key, ofKey);
+    }
+
+    interface Condition<T> {
+        boolean isMet(long entry, T wanted);
+    }
+
+    /// Finds an entry of a key of a hash that meets a condition. The caller holds the stripe's lock.
     ///
     /// @return its address, or 0 if there is none
-    long find(long hash, LongPredicate isWanted) {
+    <T> long find(long hash, T wanted, Condition<T> condition) {
         long bucket = buckets.of(hash);
         for (int length = 0; length < LONGEST_CHAIN; length++) {
             for (int slot = 0; slot < Buckets.SLOTS; slot++) {
                 long word = Memory.word(Buckets.slot(bucket, slot));
-                if (IndexWord.isOf(word, IndexWord.tag(hash)) && isWanted.test(address(word))) {
+                if (IndexWord.isOf(word, IndexWord.tag(hash)) && condition.isMet(address(word), wanted)) {
                     return address(word);
                 }
             }

@@ -157,7 +157,7 @@ final class LiveEntries {
         stripe.lock();
         try {
             int part = chunks.part(chunk);
-            long owner = index.find(hash, entry -> layout.hasPart(entry, part, chunk));
+            long owner = index.find(hash, chunk, (entry, number) -> layout.hasPart(entry, part, number));
             isMoved = owner != 0;
             if (isMoved) {
                 Memory.copy(chunks.address(chunk), chunks.address(copy), chunks.size);

@@ -101,7 +101,7 @@ final class Store {
         ReentrantLock stripe = index.lock(hash);
         if (stripe.tryLock()) {
             try {
-                if (index.find(key, hash, entries, false) == entry) {
+                if (index.present(key, hash) == entry) {
                     task.run();
                 }
             } finally {
@@ -204,7 +204,7 @@ final class Store {
             ReentrantLock stripe = index.lock(hash);
             stripe.lock();
             try {
-                long present = index.find(key, hash, entries, false);
+                long present = index.present(key, hash);
                 boolean isThere = present != 0 && !isExpired(present);
                 wasWanted = isWanted.test(isThere ? present : 0);
                 if (wasWanted) {
@@ -270,7 +270,7 @@ final class Store {
             ReentrantLock stripe = index.lock(hash);
             stripe.lock();
             try {
-                present = index.find(key, hash, entries, false);
+                present = index.present(key, hash);
                 boolean isThere = present != 0 && !isExpired(present);
                 if (!isThere || !isWanted.test(present)) {
                     return false;
@@ -296,7 +296,7 @@ final class Store {
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
         try {
-            return use.apply(index.find(key, hash, entries, false));
+            return use.apply(index.present(key, hash));
         } finally {
             stripe.unlock();
             pins.unpin(pin);
