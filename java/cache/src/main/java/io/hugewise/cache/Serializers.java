@@ -144,7 +144,7 @@ public final class Serializers {
     }
 
     /// A copy on the heap. Compilers inline it in deeper calls than [MemorySegment#toArray].
-    static byte[] array(MemorySegment from) {
+    private static byte[] array(MemorySegment from) {
         byte[] bytes = new byte[Math.toIntExact(from.byteSize())];
         MemorySegment.copy(from, ValueLayout.JAVA_BYTE, 0, bytes, 0, bytes.length);
         return bytes;
