@@ -14,7 +14,7 @@ use std::{
 use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
 use hugewise_linux::{
     root::Root,
-    settings::Setting,
+    settings::{Knob, Setting},
     sys::memory::{Advice, Mapping},
     units::{Bytes, PageSize},
 };
@@ -170,9 +170,19 @@ fn own_regions() -> TestResult {
     Ok(())
 }
 
+/// Sets the THP mode `madvise`, in which khugepaged does not collapse memory while a test inspects it: the mode
+/// `never` ends it, and a new one examines a single page of the first process before it sleeps.
+fn madvise_without_khugepaged(journal: &mut Journal) -> Result<(), JournalError> {
+    journal.set(Setting::ThpEnabled { page_size: None }, "never")?;
+    journal.set(Setting::Khugepaged { knob: Knob::PagesToScan }, "1")?;
+    journal.set(Setting::Khugepaged { knob: Knob::ScanSleepMillisecs }, "600000")?;
+    journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
+    Ok(())
+}
+
 fn reasons() -> TestResult {
     let mut journal = journal()?;
-    journal.set(Setting::ThpEnabled { page_size: None }, "madvise")?;
+    madvise_without_khugepaged(&mut journal)?;
     let (never, late) = (isolated_mapping(8 * MIB, None)?, isolated_mapping(8 * MIB, None)?);
     never.advise(0..8 << 20, Advice::PopulateWrite)?;
     late.advise(0..8 << 20, Advice::PopulateWrite)?;
