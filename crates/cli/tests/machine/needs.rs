@@ -77,7 +77,10 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Java => !jdks().is_empty(),
         Need::Jdk(major) => jdks().iter().any(|jdk| jdk.major == major),
         Need::Postgres => postgres().is_some(),
-        Need::Mariadb => mariadb().is_some() && Path::new("/usr/bin/mariadb-install-db").is_file(),
+        Need::Mariadb => {
+            let prepares = ["mariadb-install-db", "my_print_defaults"];
+            mariadb().is_some() && prepares.iter().all(|name| Path::new("/usr/bin").join(name).is_file())
+        }
         Need::Compiler => works(Command::new("cc").arg("--version")),
         Need::OffHeapJars => env::var_os(OFF_HEAP_JARS).is_some_and(|dir| Path::new(&dir).is_dir()),
         Need::Namespaces => works(Command::new("unshare").args(["-m", "true"])),
@@ -97,7 +100,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Java => "no JDK",
         Need::Jdk(major) => return (!met).then(|| format!("no JDK {major}")),
         Need::Postgres => "no PostgreSQL 15 or later in /usr/lib/postgresql",
-        Need::Mariadb => "no MariaDB server",
+        Need::Mariadb => "no MariaDB server that mariadb-install-db can prepare",
         Need::Compiler => "no cc",
         Need::OffHeapJars => "HUGEWISE_OFFHEAP_JARS names no folder (docs/run.md)",
         Need::Namespaces => "unshare -m does not work",
