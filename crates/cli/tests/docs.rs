@@ -173,6 +173,13 @@ fn is_there(need: &str) -> bool {
             .flatten()
             .any(|pool| fs::OpenOptions::new().write(true).open(pool.path().join("nr_hugepages")).is_ok())
     };
+    let has_user = |name: &str| {
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        users.lines().any(|line| line.split(':').next() == Some(name))
+    };
+    if let Some(name) = need.strip_prefix("user ") {
+        return has_user(name);
+    }
     match need {
         "root" => is_root(),
         "pool" => may_write_pool(),
