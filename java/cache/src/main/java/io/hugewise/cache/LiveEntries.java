@@ -61,13 +61,10 @@ final class LiveEntries {
     private void forEach(int segment, LongUnaryOperator reader, Visitor visitor) {
         long[] batch = new long[BATCH];
         long[] hashes = new long[BATCH];
-        long entry = segments.address(segment);
-        long end = entry + Log.end(segments, segment);
-        while (entry < end) {
-            int count = 0;
-            for (; entry < end && count < BATCH; entry += layout.size(entry), count++) {
-                batch[count] = entry;
-                hashes[count] = hash(entry);
+        var cursor = new SegmentCursor(segments, layout, segment);
+        for (int count = cursor.next(batch); count > 0; count = cursor.next(batch)) {
+            for (int i = 0; i < count; i++) {
+                hashes[i] = hash(batch[i]);
             }
             // In a loop of its own, as short as possible: more reads are under way at the same time.
             long read = 0;

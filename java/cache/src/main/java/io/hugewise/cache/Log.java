@@ -45,6 +45,7 @@ final class Log {
                 return 0;
             }
             if (segments.pool.compareAndSetField(segment, Segments.STATE, state, state + size + WRITER)) {
+                segments.starts.appended(segment, position, position + size);
                 if (parts > 0) {
                     segments.pool.addToField(segment, Segments.PARTS, parts);
                 }
@@ -88,6 +89,7 @@ final class Log {
         segments.pool.setField(segment, Segments.LIVE, 0);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, 0);
         segments.pool.setField(segment, Segments.PARTS, 0);
+        segments.starts.clear(segment);
         // Set last: from here on, a thread that still has the segment from an earlier use may append to it, too.
         segments.pool.setField(segment, Segments.STATE, 0);
         segments.manifest.setUse(segment, use, opened++);

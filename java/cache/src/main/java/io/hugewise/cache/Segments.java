@@ -27,6 +27,7 @@ final class Segments {
     final Manifest manifest;
     final long base;
     final int size;
+    final Starts starts;
     private volatile int limit;
 
     /// Takes the segments that the manifest has in use.
@@ -37,6 +38,7 @@ final class Segments {
         this.manifest = manifest;
         this.base = pool.memory().address();
         this.size = Math.toIntExact(pool.segmentSize());
+        this.starts = new Starts(pool.count(), size);
         this.limit = pool.count();
         if (manifest.use(0) != Use.FREE) {
             takeUsed();
