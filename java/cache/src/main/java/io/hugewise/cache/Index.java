@@ -188,6 +188,12 @@ final class Index {
         }
     }
 
+    /// Whether an entry is there and has no uses. No lock is needed: it may be false also while other threads move words.
+    boolean isUnused(long entry, long hash) {
+        long at = place(entry, hash);
+        return at != 0 && Memory.word(at) == word(entry, hash);
+    }
+
     /// Visits all entries, those of a bucket at a time, each once if it stays.
     Cursor cursor() {
         return new Cursor();

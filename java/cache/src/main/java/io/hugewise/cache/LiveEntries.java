@@ -82,6 +82,9 @@ final class LiveEntries {
     ///
     /// @return its uses, or -1 if it is not in the index
     int settle(long entry, long hash) {
+        if (index.isUnused(entry, hash)) {
+            return 0;
+        }
         int uses;
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
