@@ -17,8 +17,31 @@ final class Ranking {
     }
 
     void add(long rank, long entry) {
+        add(rank << RANK_SHIFT | entry - segments.base);
+    }
+
+    private void add(long word) {
         ranked = size == ranked.length ? Arrays.copyOf(ranked, 2 * size) : ranked;
-        ranked[size++] = rank << RANK_SHIFT | entry - segments.base;
+        ranked[size++] = word;
+    }
+
+    /// Adds the entries of the main log that another ranking has.
+    void addMain(Ranking other) {
+        for (int i = 0; i < other.size; i++) {
+            if (other.isMain(i)) {
+                add(other.ranked[i]);
+            }
+        }
+    }
+
+    void removeMain() {
+        int all = size;
+        size = 0;
+        for (int i = 0; i < all; i++) {
+            if (!isMain(i)) {
+                ranked[size++] = ranked[i];
+            }
+        }
     }
 
     int size() {
@@ -56,6 +79,11 @@ final class Ranking {
 
     void sort() {
         Arrays.sort(ranked, 0, size);
+    }
+
+    /// The least rank among the best, as many as the main log has. It has an entry, and [#winners] was called.
+    long rankToWin() {
+        return ranked[size - mainSize()] >>> RANK_SHIFT;
     }
 
     /// Number of entries of the window among the best, as many as the main log has.

@@ -3,14 +3,16 @@ package io.hugewise.cache.simulation;
 import io.hugewise.cache.policy.Rank;
 import io.hugewise.cache.policy.WindowSize;
 import java.util.Arrays;
+import java.util.SplittableRandom;
 
 /// W-TinyLFU (Einziger et al., "Adaptive software cache management", Middleware '18) on segments.
 ///
 /// New keys are appended to the log of the window. Its oldest segment competes with the oldest one of the main log:
 /// of both, the keys that were requested most often are kept, as many bytes as the main segment had. If few keys of
-/// the window win, the main segment stays as it is, at times behind the others, and nothing is moved. Uses are counted in the
-/// two bits of the index word, and added to the sketch only when a segment is looked at, so a hit never writes to the
-/// sketch. Sketch, window size and ranks are those of the cache.
+/// the window win, or not more than by chance, the main segment stays as it is, at times behind the others, and nothing is
+/// moved; the ranks of its keys are good for the next segments of the window. Uses are counted in the two bits of the index
+/// word, and added to the sketch only when a segment is looked at, so a hit never writes to the sketch. Sketch, window size
+/// and ranks are those of the cache.
 final class SegmentTinyLfu extends Segments {
     /// Most bytes that are moved for each inserted one.
     static final double MOST_MOVED = 1.3;
@@ -23,7 +25,11 @@ final class SegmentTinyLfu extends Segments {
     private final Log main = new Log();
     private final Sketch sketch = new Sketch();
     private final WindowSize target = new WindowSize();
+    private final SplittableRandom random = new SplittableRandom(1);
     private int defences;
+    /// The segment of main that was not beaten last, and the ranks of its keys.
+    private Segment defender;
+    private long[] defenderRanks;
 
     SegmentTinyLfu(long capacity, int[] sizes) {
         super(capacity, sizes);
@@ -96,21 +102,39 @@ final class SegmentTinyLfu extends Segments {
             keep(rank(candidates, new Segment()), candidates.bytes);
             return;
         }
-        Segment victims = main.bytes > 0 ? takeMain() : new Segment();
-        long[] ranked = rank(candidates, victims);
-        if (candidates.count > 0 && winners(ranked, victims.count) <= Rank.LEAST_WINNERS * victims.count) {
-            if (++defences % Rank.MOST_DEFENCES == 0) {
-                main.closed.add(victims);
-            } else {
-                main.closed.addFirst(victims);
-            }
-            main.bytes += victims.bytes;
-            for (int i = 0; i < candidates.count; i++) {
-                target.evicted(hash(candidates.keys[i]), false);
-            }
+        boolean isKnown = defender != null && main.closed.peek() == defender;
+        Segment victims = isKnown ? main.take() : main.bytes > 0 ? takeMain() : new Segment();
+        long[] ranked = isKnown ? withCandidates(candidates, defenderRanks) : rank(candidates, victims);
+        boolean isBeaten = isBeaten(ranked, victims.count);
+        if (isBeaten && isKnown) {
+            ranked = rank(candidates, victims);
+            isBeaten = isBeaten(ranked, victims.count);
+        }
+        if (candidates.count == 0 || isBeaten) {
+            keep(ranked, candidates.bytes + victims.bytes - Math.max(over, candidates.bytes));
             return;
         }
-        keep(ranked, candidates.bytes + victims.bytes - Math.max(over, candidates.bytes));
+        defend(victims, ranked);
+        for (int i = 0; i < candidates.count; i++) {
+            target.evicted(hash(candidates.keys[i]), false);
+        }
+    }
+
+    private void defend(Segment segment, long[] ranked) {
+        main.bytes += segment.bytes;
+        if (++defences % Rank.MOST_DEFENCES == 0) {
+            main.closed.add(segment);
+        } else {
+            main.closed.addFirst(segment);
+            defender = segment;
+            defenderRanks = Arrays.stream(ranked).filter(SegmentTinyLfu::isMain).toArray();
+        }
+    }
+
+    private boolean isBeaten(long[] ranked, int mainCount) {
+        int first = ranked.length - mainCount;
+        double winners = Arrays.stream(ranked, first, ranked.length).filter(rank -> !isMain(rank)).count() - Rank.LEAST_WINNERS * mainCount;
+        return winners > 0 && winners > first * Rank.chance(sketch, random, ranked[first] >>> 32);
     }
 
     /// Merges two segments of main to one.
@@ -155,13 +179,18 @@ final class SegmentTinyLfu extends Segments {
 
     /// All keys, the best last, with their rank in the upper half.
     private long[] rank(Segment candidates, Segment victims) {
-        long[] ranked = new long[candidates.count + victims.count];
-        for (int i = 0; i < candidates.count; i++) {
-            ranked[i] = ranked(candidates.keys[i], false);
-        }
+        long[] ranked = new long[victims.count];
         for (int i = 0; i < victims.count; i++) {
             settle(victims.keys[i]);
-            ranked[candidates.count + i] = ranked(victims.keys[i], true);
+            ranked[i] = ranked(victims.keys[i], true);
+        }
+        return withCandidates(candidates, ranked);
+    }
+
+    private long[] withCandidates(Segment candidates, long[] others) {
+        long[] ranked = Arrays.copyOf(others, others.length + candidates.count);
+        for (int i = 0; i < candidates.count; i++) {
+            ranked[others.length + i] = ranked(candidates.keys[i], false);
         }
         Arrays.sort(ranked);
         return ranked;
@@ -169,14 +198,6 @@ final class SegmentTinyLfu extends Segments {
 
     private long ranked(int key, boolean isMain) {
         return (long) Rank.of(sketch.frequency(hash(key)), isMain) << 32 | key;
-    }
-
-    private static int winners(long[] ranked, int places) {
-        int winners = 0;
-        for (int i = ranked.length - 1; i >= ranked.length - places; i--) {
-            winners += Rank.isMain(ranked[i] >>> 32) ? 0 : 1;
-        }
-        return winners;
     }
 
     private void keep(long[] ranked, long bytes) {
@@ -188,8 +209,12 @@ final class SegmentTinyLfu extends Segments {
                 room -= sizes[key];
                 move(key, main);
             } else {
-                target.evicted(hash(key), Rank.isMain(ranked[i] >>> 32));
+                target.evicted(hash(key), isMain(ranked[i]));
             }
         }
+    }
+
+    private static boolean isMain(long ranked) {
+        return Rank.isMain(ranked >>> 32);
     }
 }
