@@ -72,7 +72,7 @@ final class Evictor {
             sketch.expect(estimate, retired::add);
         }
         sketch.age();
-        while (isWindowLarge() && window.closed.size() > 1 && segments.free() > ahead() + 1) {
+        while (isWindowLarge() && window.closed.size() > 1 && segments.free() > Segments.RESERVED + ahead() + 1) {
             main.closed.add(window.closed.take());
         }
     }
@@ -128,15 +128,25 @@ final class Evictor {
         main.collect();
     }
 
-    /// Free segments that are kept in advance.
+    /// Free segments that are kept in advance, beside the reserved ones.
     private int ahead() {
-        return Segments.RESERVED + Math.clamp(segments.limit() / 64 - 1, 1, MOST_AHEAD);
+        return Math.clamp(segments.limit() / 64 - 1, 1, MOST_AHEAD);
     }
 
-    /// Whether less memory is free than is kept in advance. Free chunks count as a segment at most, so entries without
-    /// chunks find all others.
+    /// Whether less memory is free than is kept in advance.
     boolean isShort() {
-        return segments.free() * Chunks.PER_SEGMENT + Math.min(chunks.free(), Chunks.PER_SEGMENT) < ahead() * Chunks.PER_SEGMENT;
+        return hasFewer(Segments.RESERVED + ahead());
+    }
+
+    /// Whether so little of it is left that a thread has to free more. Not as soon as it is short: to wake a thread takes as
+    /// long as many puts.
+    boolean isLow() {
+        return hasFewer(Segments.RESERVED + (ahead() + 1) / 2);
+    }
+
+    /// Whether fewer segments are free. Free chunks count as one at most, so entries without chunks find all others.
+    private boolean hasFewer(int count) {
+        return segments.free() * Chunks.PER_SEGMENT + Math.min(chunks.free(), Chunks.PER_SEGMENT) < count * Chunks.PER_SEGMENT;
     }
 
     // --- All entries -------------------------------------------------------------------------------

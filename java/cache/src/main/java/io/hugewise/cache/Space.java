@@ -67,7 +67,7 @@ final class Space {
                 return false;
             }
             evictor.window.open(segment);
-            maintenance.wake();
+            wakeIfLow();
             if (evictor.lock.tryLock()) {
                 try {
                     evictor.adapt();
@@ -78,6 +78,12 @@ final class Space {
             return true;
         } finally {
             taking.unlock();
+        }
+    }
+
+    private void wakeIfLow() {
+        if (evictor.isLow()) {
+            maintenance.wake();
         }
     }
 
@@ -93,7 +99,7 @@ final class Space {
                     return false;
                 }
             }
-            maintenance.wake();
+            wakeIfLow();
             return true;
         } finally {
             taking.unlock();
