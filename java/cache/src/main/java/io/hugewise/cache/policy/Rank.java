@@ -4,11 +4,9 @@ import java.util.random.RandomGenerator;
 
 /// Ranks of entries that compete: those of a window with those of the main log.
 public final class Rank {
-    /// With at most this share of winners among the entries of the window, or so much more than by [#chance], the main
-    /// segment stays.
+    /// A main segment stays unless more of its entries lose than this share, and more than by [#chance] and this share.
     public static final double LEAST_WINNERS = 0.05;
-    /// A main segment that was not beaten so often goes behind the others. Not each time: that of before is in the caches
-    /// of the CPU.
+    /// A main segment that was not beaten so often goes behind the others. Not each time: the ranks of its entries are known.
     public static final int MOST_DEFENCES = 8;
     /// An entry that was requested so often is replaced only by one that was requested twice more often.
     private static final int ESTABLISHED = 3;
