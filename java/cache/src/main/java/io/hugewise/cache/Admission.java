@@ -78,13 +78,12 @@ final class Admission {
         if (victims != NONE) {
             boolean isBeaten = isBeaten(all);
             if (isBeaten && known != null) {
-                known = null;
                 all.removeMain();
                 rank(victims, true, all);
                 isBeaten = isBeaten(all);
             }
             if (!isBeaten) {
-                defend(victims, known != null ? known : all);
+                defend(victims, all);
                 dropCandidates(all);
                 return;
             }
