@@ -2,8 +2,8 @@ package io.hugewise.cache;
 
 /// Finds all entries of a closed segment, in any order.
 ///
-/// Only the size of an entry tells where the next one begins. So it goes on at several places in turn: a CPU waits for
-/// their cache lines at the same time.
+/// To find an entry, the size of the one before must be read. The cursor reads at several places of the segment in turn,
+/// so the CPU waits for several cache lines at the same time.
 final class SegmentCursor {
     private final Entries layout;
     /// Addresses of the next entry at each place, and of where the place ends.

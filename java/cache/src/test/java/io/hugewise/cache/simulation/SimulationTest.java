@@ -53,7 +53,7 @@ class SimulationTest {
         assertThat(row.hits().get("segments, W-TinyLFU")).isGreaterThan(0.2);
     }
 
-    /// Keys that are requested once seem to be requested more often, by counters that they share. Moving them is in vain.
+    /// Keys share counters in the sketch, so a key that was requested once can look like one that was requested twice.
     @Test
     void newKeysAreSeldomMoved() {
         int[] sizes = new SplittableRandom(1).ints(400_000, 150, 4_000).toArray();
