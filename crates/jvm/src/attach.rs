@@ -24,7 +24,7 @@ use hugewise_linux::{
     proc::smaps,
     reading::Reason,
     root::Root,
-    sys::{inside, process},
+    sys::{file::inside, process},
 };
 
 use crate::regions::jvm::flag_is_set;

@@ -1,15 +1,18 @@
 //! The root of the files read: `/`, or a captured tree of another machine.
 
 use std::{
-    ffi::OsString,
-    fs,
+    ffi::OsStr,
+    fs::File,
     io::{self, Read},
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     str::FromStr,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::capture::Capture;
+use crate::{
+    capture::Capture,
+    sys::file::{self, in_root},
+};
 
 /// The folder in place of `/`.
 #[derive(Clone, Debug)]
@@ -18,12 +21,23 @@ pub struct Root {
     tape: Option<Arc<Mutex<Capture>>>,
 }
 
-/// Maximum size of a file, in bytes: no file of the kernel is that large, including smaps of the largest
-/// programs.
-const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Largest command line, environment or name of a process, in bytes, all of which it can rewrite. The kernel accepts
+/// a quarter of the limit of the stack, 2 MiB by default, at its start (execve(2)).
+pub const MAX_PROCESS_TEXT_BYTES: u64 = 2 << 20;
+/// Largest list of the mappings of a process, in bytes: 65,530 mappings (`vm.max_map_count`), of which each takes about
+/// 700 bytes in smaps, and a path.
+const MAX_MAPPINGS_BYTES: u64 = 256 << 20;
+/// Largest other file of the kernel, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Maximum number of links in a path, as in Linux (`path_resolution(7)`).
-const MAX_LINKS: usize = 40;
+/// The largest size of the file of this name, in bytes.
+fn limit(path: &Path) -> u64 {
+    match path.file_name().and_then(OsStr::to_str) {
+        Some("cmdline" | "environ" | "comm") => MAX_PROCESS_TEXT_BYTES,
+        Some("maps" | "smaps" | "numa_maps") => MAX_MAPPINGS_BYTES,
+        _ => MAX_FILE_BYTES,
+    }
+}
 
 /// A file that could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
@@ -92,31 +106,26 @@ impl Root {
 
     /// The whole file as text; invalid UTF-8 is replaced.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, ReadError> {
-        self.read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        self.read_bytes(path).map(file::text)
     }
 
+    /// The whole file. Fails if it is longer than a file of its name can be.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
-        let inside = path.as_ref();
-        let path = self.path(inside);
-        // A captured tree may contain a pipe, on which a read would block forever.
-        let content = fs::metadata(&path).and_then(|found| match found.is_file() {
-            true if found.len() <= MAX_FILE_BYTES => fs::read(&path),
-            true => Err(io::Error::other("larger than any file of the kernel")),
-            false => Err(io::Error::other("not a regular file")),
-        });
-        let content = content.map_err(|source| ReadError::Io { path, source })?;
-        self.record(|tape| tape.file(inside, &content));
+        let path = path.as_ref();
+        let content =
+            file::content(self.open(path)?, limit(path)).map_err(|source| self.failed(path, source))?;
+        self.record(|tape| tape.file(path, &content));
         Ok(content)
     }
 
-    /// Opens a file to be read piece by piece; not recorded.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<fs::File, ReadError> {
-        let path = self.path(path);
-        let file = fs::metadata(&path).and_then(|found| match found.is_file() {
-            true => fs::File::open(&path),
-            false => Err(io::Error::other("not a regular file")),
-        });
-        file.map_err(|source| ReadError::Io { path, source })
+    /// Opens a regular file to be read piece by piece; not recorded. Does not wait for a pipe or device in its place.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
+        let path = path.as_ref();
+        let opened = match self.is_live() {
+            true => file::open(&self.path(path)),
+            false => in_root::open(&self.dir, path),
+        };
+        opened.map_err(|source| self.failed(path, source))
     }
 
     /// At most `length` bytes from the beginning of a file; not recorded.
@@ -124,50 +133,47 @@ impl Root {
         let path = path.as_ref();
         let mut bytes = Vec::new();
         let read = self.open(path)?.take(length).read_to_end(&mut bytes);
-        read.map_err(|source| ReadError::Io { path: self.path(path), source })?;
+        read.map_err(|source| self.failed(path, source))?;
         Ok(bytes)
     }
 
     /// True if there is a regular file at `path`.
     pub fn has_file(&self, path: impl AsRef<Path>) -> bool {
-        let found = fs::metadata(self.path(path.as_ref())).is_ok_and(|found| found.is_file());
+        let path = path.as_ref();
+        let found = match self.is_live() {
+            true => self.path(path).is_file(),
+            false => in_root::is_file(&self.dir, path),
+        };
         if found {
-            self.record(|tape| tape.present(path.as_ref()));
+            self.record(|tape| tape.present(path));
         }
         found
+    }
+
+    /// The target of the link `path`, as it is written there; not recorded.
+    pub fn link(&self, path: impl AsRef<Path>) -> Result<PathBuf, ReadError> {
+        let path = path.as_ref();
+        let target = match self.is_live() {
+            true => file::link(&self.path(path)),
+            false => in_root::link(&self.dir, path),
+        };
+        target.map_err(|source| self.failed(path, source))
     }
 
     /// The target of `path` with all links followed, relative to `/`.
     ///
     /// Links of a captured tree are followed inside the tree, as they were on its machine.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<PathBuf, ReadError> {
-        let io_error = |path: &Path, source| ReadError::Io { path: self.path(path), source };
-        let mut left: Vec<OsString> = parts(path.as_ref());
-        let mut done = PathBuf::new();
-        let mut links = 0;
-        while let Some(part) = left.pop() {
-            if part == ".." {
-                done.pop();
-                continue;
-            }
-            let next = done.join(&part);
-            let kind = fs::symlink_metadata(self.path(&next)).map_err(|e| io_error(&next, e))?.file_type();
-            if !kind.is_symlink() {
-                done = next;
-                continue;
-            }
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(io_error(&next, io::Error::other("too many levels of symbolic links")));
-            }
-            let target = fs::read_link(self.path(&next)).map_err(|e| io_error(&next, e))?;
-            self.record(|tape| tape.link(&next, &target));
-            if target.is_absolute() {
-                done = PathBuf::new();
-            }
-            left.extend(parts(&target));
+        let path = path.as_ref();
+        let found = in_root::resolve(&self.dir, path).map_err(|source| self.failed(path, source))?;
+        for (link, target) in &found.links {
+            self.record(|tape| tape.link(link, target));
         }
-        Ok(done)
+        Ok(found.path)
+    }
+
+    fn failed(&self, path: &Path, source: io::Error) -> ReadError {
+        ReadError::Io { path: self.path(path), source }
     }
 
     /// The whole file as one value, without surrounding white space.
@@ -195,11 +201,13 @@ impl Root {
 
     /// The names in a folder, sorted.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
-        let path = self.path(path);
-        let names = fs::read_dir(&path).and_then(|entries| {
-            entries.map(|e| Ok(e?.file_name().to_string_lossy().into_owned())).collect::<io::Result<_>>()
-        });
-        let mut names: Vec<String> = names.map_err(|source| ReadError::Io { path, source })?;
+        let path = path.as_ref();
+        let names = match self.is_live() {
+            true => file::names(&self.path(path)),
+            false => in_root::names(&self.dir, path),
+        };
+        let names = names.map_err(|source| self.failed(path, source))?;
+        let mut names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         names.sort();
         Ok(names)
     }
@@ -215,18 +223,9 @@ impl Root {
     }
 }
 
-/// The parts of a path, last one first, without `/` and `.`.
-fn parts(path: &Path) -> Vec<OsString> {
-    let parts = path.components().filter_map(|part| match part {
-        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
-        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
-    });
-    parts.rev().collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{fs, os::unix::fs::symlink};
 
     use super::*;
 
@@ -249,10 +248,14 @@ mod tests {
     #[test]
     fn oversized_and_special_files_are_not_read() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
-        fs::File::create(dir.path().join("endless"))?.set_len(MAX_FILE_BYTES + 1)?;
+        for (name, limit) in [("cmdline", MAX_PROCESS_TEXT_BYTES), ("meminfo", MAX_FILE_BYTES)] {
+            File::create(dir.path().join(name))?.set_len(limit + 1)?;
+        }
         symlink("/dev/zero", dir.path().join("zero"))?;
         let root = Root::at(dir.path());
-        assert!(root.read("endless").is_err() && root.read("zero").is_err() && root.read("").is_err());
+        for path in ["cmdline", "meminfo", "zero", ""] {
+            assert!(root.read(path).is_err(), "{path}");
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use hugewise_linux::{
     root::Root,
-    sys::{inside, process},
+    sys::{file::inside, process},
 };
 use serde::Deserialize;
 

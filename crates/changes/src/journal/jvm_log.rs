@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs, path::Path};
 
-use hugewise_linux::{proc::process::Process, reading::Reason, root::Root, sys::inside};
+use hugewise_linux::{proc::process::Process, reading::Reason, root::Root, sys::file::inside};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -30,7 +30,7 @@ pub struct RunningServer {
 /// belong to the owner of the folder, and run in it.
 pub(super) fn find(root: &Root, data: &DataFolder) -> Option<RunningServer> {
     let mut text = String::new();
-    let lock = file::open_regular(&data.path.join("postmaster.pid")).ok()?;
+    let lock = file::open(&data.path.join("postmaster.pid")).ok()?;
     lock.take(MAX_PID_BYTES).read_to_string(&mut text).ok()?;
     let pid: u32 = text.lines().next()?.trim().parse().ok()?;
     let process = Process::read(root, pid).ok()?;

@@ -14,7 +14,10 @@ use hugewise_linux::{
     hugepages::base_page,
     proc::smaps::Vma,
     root::Root,
-    sys::{file::open_regular, inside, remote_memory},
+    sys::{
+        file::{self, inside},
+        remote_memory,
+    },
 };
 
 /// Memory that can be read by address.
@@ -181,7 +184,7 @@ impl<'a> ProcessMemory<'a> {
         let Range { start, end } = vma.addresses;
         let exactly = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
         let by_name = || inside::open(Path::new(&format!("/proc/{}/root", self.pid)), Path::new(&vma.name));
-        [open_regular(Path::new(&exactly)), by_name()]
+        [file::open(Path::new(&exactly)), by_name()]
             .into_iter()
             .flatten()
             .find(|file| file.metadata().is_ok_and(|found| found.ino() == vma.inode))

@@ -9,7 +9,6 @@ pub mod cpuid;
 pub mod exit_stop;
 pub mod file;
 pub mod handover;
-pub mod inside;
 pub mod memory;
 pub mod mount;
 pub mod netlink;

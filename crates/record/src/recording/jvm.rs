@@ -20,7 +20,7 @@ use hugewise_linux::{
     proc::process::Process,
     reading::Reason,
     root::Root,
-    sys::{inside, process::monotonic_ns},
+    sys::{file::inside, process::monotonic_ns},
 };
 
 use super::{

@@ -1,8 +1,8 @@
 //! Files below a folder that another user may have filled, such as /proc/PID/root. No link is followed below it.
 
 use std::{
-    ffi::{CStr, CString, OsStr},
-    fs::{File, OpenOptions},
+    ffi::{CStr, CString, OsStr, OsString},
+    fs::{File, Metadata, OpenOptions},
     io,
     os::{
         fd::AsRawFd,
@@ -14,20 +14,42 @@ use std::{
     path::{Component, Path},
 };
 
-use super::{checked, owned};
+use super::{
+    in_root::{lacks_openat2, openat2},
+    path_of, read, stores_files,
+};
+use crate::sys::{checked, owned};
 
-/// Opens the regular file `path` below `folder` for reading. Fails for other files, and if a part of `path` is a
-/// link (`ELOOP`). Does not block on a pipe or device.
+/// Opens the regular file `path` below `folder` for reading. Fails for other files, for files of the kernel, which a
+/// mount can put in any place, and if a part of `path` is a link (`ELOOP`).
 pub fn open(folder: &Path, path: &Path) -> io::Result<File> {
-    let file = open_below(folder, path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY, 0)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file".to_owned())) }
+    checked_open(folder, path, |_| Ok(()))
 }
 
 /// Like [`open`], and fails if the file does not belong to `owner`.
 pub fn open_of(folder: &Path, path: &Path, owner: u32) -> io::Result<File> {
-    let file = open(folder, path)?;
-    let found = file.metadata()?.uid();
-    if found == owner { Ok(file) } else { Err(refused(format!("it belongs to uid {found}, not {owner}"))) }
+    checked_open(folder, path, |found| match found.uid() {
+        uid if uid == owner => Ok(()),
+        uid => Err(refused(format!("it belongs to uid {uid}, not {owner}"))),
+    })
+}
+
+fn checked_open(
+    folder: &Path,
+    path: &Path,
+    check: impl FnOnce(&Metadata) -> io::Result<()>,
+) -> io::Result<File> {
+    // Opened as a place first: opening a device has effects of its own.
+    let place = entry(folder, path)?;
+    let found = place.metadata()?;
+    if !found.is_file() {
+        return Err(refused("it is not a regular file".to_owned()));
+    }
+    if !stores_files(&place)? {
+        return Err(refused("its file system does not store files".to_owned()));
+    }
+    check(&found)?;
+    read::open(&path_of(&place))
 }
 
 fn refused(reason: String) -> io::Error {
@@ -65,10 +87,7 @@ fn open_below(folder: &Path, path: &Path, flags: libc::c_int, mode: libc::mode_t
     let names = names(path)?;
     let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     match open_at_once(&folder, &names, flags, mode) {
-        // Kernels before 5.6, and filters for system calls that do not know openat2.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            open_by_names(folder, &names, flags, mode)
-        }
+        Err(error) if lacks_openat2(&error) => open_by_names(folder, &names, flags, mode),
         opened => opened,
     }
 }
@@ -85,23 +104,9 @@ fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
 }
 
 fn open_at_once(folder: &File, names: &[&OsStr], flags: libc::c_int, mode: libc::mode_t) -> io::Result<File> {
-    let path = if names.is_empty() { b".".to_vec() } else { names.join(OsStr::new("/")).as_bytes().to_vec() };
-    let path = CString::new(path)?;
-    // SAFETY: zero is a valid value of each field.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = flags.unsigned_abs().into();
-    how.mode = mode.into();
-    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: reads a live string and a live structure of the given length; returns a new descriptor.
-    owned(unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            folder.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    })
+    let path = if names.is_empty() { OsString::from(".") } else { names.join(OsStr::new("/")) };
+    let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    openat2(folder, Path::new(&path), flags, mode, resolve)
 }
 
 /// Opens one directory after another, none of them a link.

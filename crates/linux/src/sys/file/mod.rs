@@ -1,39 +1,34 @@
-//! Files that only their owner can have created, file locks, and terminals.
+//! Files: the only module that opens them. Also locks of files, and terminals.
+//!
+//! What another user or a captured tree can shape is opened without waiting, checked by its descriptor, and read up to
+//! a limit: [`read`], [`inside`] (below a folder that another may have filled, no link is followed) and [`in_root`] (a
+//! captured tree, whose links lead to places inside it).
+
+pub mod in_root;
+pub mod inside;
+mod read;
+mod storage;
+mod write;
 
 use std::{
     ffi::{CStr, CString},
-    fs::{DirBuilder, File, OpenOptions},
+    fs::File,
     io,
     mem::MaybeUninit,
-    os::{
-        fd::AsRawFd,
-        unix::{
-            ffi::OsStrExt,
-            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-        },
-    },
-    path::Path,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
 };
 
-use super::{checked, owned, process};
+use super::{checked, owned};
 
-/// Opens the folder `path`, creating it with mode 0700 if missing.
-///
-/// Fails for a link, a folder of another owner, and a folder in which other users can create files.
-pub fn private_dir(path: &Path) -> io::Result<File> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let dir = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)?;
-    let found = dir.metadata()?;
-    if found.uid() != process::effective_uid() || found.mode() & 0o022 != 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("it belongs to uid {} with mode {:o}", found.uid(), found.mode() & 0o7777),
-        ));
-    }
-    Ok(dir)
+pub(crate) use read::text;
+pub use read::{content, link, names, open, open_named, read, read_text};
+pub use storage::stores_files;
+pub use write::{create_new, open_private, open_stream, open_to_add, open_to_set, private_dir, set};
+
+/// The path of an open file, which leads to it whatever its name is now.
+pub fn path_of(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// A file in memory of `size` zero bytes, inherited by child processes. Its mappings have `name` in
@@ -43,12 +38,6 @@ pub fn inherited_memory(name: &CStr, size: u64) -> io::Result<File> {
     let file = owned(unsafe { libc::memfd_create(name.as_ptr(), 0) })?;
     file.set_len(size)?;
     Ok(file)
-}
-
-/// Opens a regular file for reading. Does not block on a pipe or device in its place.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 /// Releases the disk space of the first `bytes` of a file and keeps its length. EOPNOTSUPP if the file system

@@ -1,0 +1,110 @@
+//! Reads files that another may have made: without waiting for a pipe or device in their place, and never more than a
+//! limit.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, IsTerminal, Read},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::units::Bytes;
+
+/// Opens a regular file for reading. Does not wait for a pipe or device in its place, and fails for it.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    regular(file)
+}
+
+/// The file if it is a regular one.
+pub(super) fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
+
+/// The whole regular file; fails if it is longer than `limit` bytes. See [`open`].
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    content(open(path)?, limit)
+}
+
+/// Like [`read`], as text; invalid UTF-8 is replaced.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    read(path, limit).map(text)
+}
+
+/// Invalid UTF-8 is replaced; valid text is not copied.
+pub(crate) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// What is left of `source`; fails if it is longer than `limit` bytes.
+pub fn content(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("longer than {}", Bytes(limit))));
+    }
+    Ok(bytes)
+}
+
+/// Opens what the user of a command named: a regular file, a pipe, a terminal, or /dev/null. Waits for the other end of
+/// a pipe, as a shell does; fails for folders and for other devices, which may have no end.
+pub fn open_named(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open(path)?;
+    let found = file.metadata()?;
+    let kind = found.file_type();
+    let is_null = || found.rdev() == libc::makedev(1, 3);
+    let has_end = kind.is_char_device() && (file.is_terminal() || is_null());
+    match kind.is_file() || kind.is_fifo() || has_end {
+        true => Ok(file),
+        false => Err(io::Error::other("neither a file nor a pipe")),
+    }
+}
+
+/// The names in a folder, in the order of the file system.
+pub fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// The target of a link.
+pub fn link(path: &Path) -> io::Result<PathBuf> {
+    fs::read_link(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_beyond_the_limit() -> Result<(), Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("file");
+        for (length, fits) in [(0, true), (9, true), (10, true), (11, false), (1000, false)] {
+            fs::write(&path, vec![b'x'; length])?;
+            let read = read(&path, 10);
+            assert_eq!(read.is_ok_and(|bytes| bytes.len() == length), fits, "{length}");
+        }
+        // The reported length of a file says nothing.
+        let refused = content(io::repeat(0), 2 << 20).map_err(|error| error.to_string());
+        assert_eq!(refused, Err("longer than 2MiB".to_owned()));
+        Ok(())
+    }
+
+    #[test]
+    fn only_regular_files_are_read() -> Result<(), Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let fifo = dir.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status()?.success());
+        symlink(&fifo, dir.path().join("link"))?;
+        // A read of the pipe would wait for ever.
+        for path in [&fifo, &dir.path().join("link"), dir.path(), Path::new("/dev/zero")] {
+            assert!(read(path, 10).is_err(), "{}", path.display());
+        }
+        for path in [dir.path(), Path::new("/dev/zero")] {
+            assert!(open_named(path).is_err(), "{}", path.display());
+        }
+        Ok(())
+    }
+}
