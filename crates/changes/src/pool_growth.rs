@@ -1,7 +1,5 @@
 //! Growing a hugetlb pool, and the reason if it stays too small.
 
-use std::fs;
-
 use hugewise_linux::{
     hugepages::pools::{self, Pool},
     interrupt::Interrupt,
@@ -9,6 +7,7 @@ use hugewise_linux::{
     reading::Reason,
     root::{ReadError, Root},
     settings::Setting,
+    sys::file,
     units::{Bytes, PageSize, Pages},
 };
 
@@ -183,7 +182,7 @@ pub fn pool(root: &Root, page_size: PageSize) -> Result<Pool, ReadError> {
 
 /// Compacts free memory. The effect shows in the next write to the pool.
 fn compact(root: &Root) {
-    let _ = fs::write(root.path("proc/sys/vm/compact_memory"), "1");
+    let _ = file::set(&root.path("proc/sys/vm/compact_memory"), "1");
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The only function that writes a setting. Callers hold a journal.
 
-use std::{fs, io};
+use std::io;
 
-use hugewise_linux::{root::Root, settings::Setting, tracefs};
+use hugewise_linux::{root::Root, settings::Setting, sys::file, tracefs};
 
 /// Writes a value. The kernel may apply only a part of it: read the setting back.
 pub(crate) fn write(setting: Setting, root: &Root, value: &str) -> io::Result<()> {
@@ -10,9 +10,5 @@ pub(crate) fn write(setting: Setting, root: &Root, value: &str) -> io::Result<()
         return tracefs::set_presence(root, id, value == tracefs::PRESENT);
     }
     // Opened without create: a machine without the setting returns ENOENT.
-    fs::OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(root.path(setting.path()))
-        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
+    file::set(&root.path(setting.path()), value)
 }

@@ -3,7 +3,7 @@
 //! [`hugewise_jvm::regions::locate_heap`] gives the heap's address ranges. Memory that is mapped several
 //! times, as by ZGC before JDK 21, is counted once.
 
-use std::{fs::File, ops::Range};
+use std::ops::Range;
 
 use hugewise_jvm::regions::{Heap, HeapHints, locate_heap};
 use hugewise_linux::{
@@ -39,7 +39,7 @@ pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &
 /// Present bytes of the heap, and those of them that huge page table entries map. It reads the page
 /// table only, which is the cheapest sample. `None` before Linux 6.7, and if the process may not be read.
 pub fn scan(root: &Root, pid: u32, heap: &Heap) -> Option<PresentBytes> {
-    let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok()?;
+    let pagemap = root.open(format!("proc/{pid}/pagemap")).ok()?;
     views::present_once(&pagemap, &maps(root, pid)?, &heap.ranges).ok()
 }
 

@@ -1,15 +1,13 @@
 //! Final values of a JVM's flags, printed by the `java` that will run, with its own options.
 
-use std::{
-    collections::BTreeMap, env, ffi::OsString, fs, io, path::PathBuf, process::Command, time::Duration,
-};
+use std::{collections::BTreeMap, env, ffi::OsString, io, path::PathBuf, process::Command, time::Duration};
 
 use hugewise_linux::{bounded_run, empty_folder, units::Bytes};
 use tempfile::TempDir;
 
 use crate::{
     collector::Collector,
-    launch::{LaunchError, LaunchLine},
+    launch::{LaunchError, LaunchLine, read_option_file},
 };
 
 /// Final flags and identity of a JVM.
@@ -140,7 +138,7 @@ pub(crate) fn flags_command(line: &LaunchLine, options: &[String]) -> Result<Fla
     empty_folder::remove_unused();
     let folder =
         tempfile::Builder::new().prefix(empty_folder::PREFIX).tempdir().map_err(FlagsError::Folder)?;
-    let asked = line.layout_options(&|name| env::var(name).ok(), &|file| fs::read_to_string(file))?;
+    let asked = line.layout_options(&|name| env::var(name).ok(), &read_option_file)?;
     let printing = [
         // No error report after a crash, and no performance data in the shared /tmp.
         "-XX:ErrorFile=/dev/null",
@@ -255,7 +253,7 @@ pub struct ExplicitDemand {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::PermissionsExt, path::Path};
+    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
     use hugewise_linux::root::Root;
     use proptest::prelude::*;

@@ -66,6 +66,8 @@ pub struct Program {
     machine: u16,
 }
 
+/// Largest program or library in which a malloc or version is searched, in bytes.
+const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 /// Maximum depth of script interpreters, as in Linux.
 const MAX_INTERPRETERS: usize = 4;
 /// The file name under which distributions install jemalloc.
@@ -89,7 +91,7 @@ pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadEr
             None => CLibrary::Static,
             Some(loader) => of_loader(root, &relative(&loader)),
         };
-        let allocator = root.read_bytes(&path).ok().and_then(|file| allocator_of(&file));
+        let allocator = root.read_within(&path, MAX_PROGRAM_BYTES).ok().and_then(|file| allocator_of(&file));
         return Ok(Program { c_library, allocator, machine: elf.machine });
     }
     Err(root.content(&path, 1, "a program", "a loop of script interpreters"))
@@ -118,7 +120,7 @@ fn of_loader(root: &Root, loader: &Path) -> CLibrary {
     }
     let real = root.resolve(loader).unwrap_or_else(|_| loader.to_owned());
     // Since 2.33 the loader file contains its version: `ld.so (…) stable release version 2.36.`
-    let version = root.read_bytes(&real).ok().and_then(|file| version_in(&file));
+    let version = root.read_within(&real, MAX_PROGRAM_BYTES).ok().and_then(|file| version_in(&file));
     CLibrary::Glibc { version, dir: real.parent().map(Path::to_owned).unwrap_or_default() }
 }
 
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_libraries_and_the_malloc_of_a_program_are_known() -> Result<(), Box<dyn std::error::Error>> {
-        let own = Root::live().read_bytes("proc/self/exe")?;
+        let own = Root::live().read_within("proc/self/exe", MAX_PROGRAM_BYTES)?;
         let elf = Elf::parse(&own).ok_or("no ELF header")?;
         if cfg!(target_env = "gnu") {
             let libraries = elf.libraries(&own).ok_or("no libraries")?;

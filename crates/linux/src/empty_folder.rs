@@ -6,6 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::sys::file;
+
 /// Beginning of their names.
 pub const PREFIX: &str = "hugewise-asks-";
 /// No program that is asked for its settings runs this long.
@@ -17,12 +19,13 @@ pub fn remove_unused() {
 }
 
 fn remove_unused_in(parent: &Path, now: SystemTime) {
-    for folder in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_named = folder.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        let age = || now.duration_since(folder.metadata()?.modified()?).map_err(io::Error::other);
+    for name in file::names(parent).unwrap_or_default() {
+        let folder = parent.join(&name);
+        let is_named = name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let age = || now.duration_since(folder.symlink_metadata()?.modified()?).map_err(io::Error::other);
         if is_named && age().is_ok_and(|age| age > UNUSED_AFTER) {
             // Removes neither a link nor a folder with files.
-            let _ = fs::remove_dir(folder.path());
+            let _ = fs::remove_dir(folder);
         }
     }
 }

@@ -58,10 +58,24 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// True if reading it is not permitted.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, ReadError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// True if the file does not exist.
     pub fn is_absent(&self) -> bool {
         // EOPNOTSUPP and the like mean that the file exists.
         matches!(self, ReadError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> io::Error {
+        match error {
+            ReadError::Io { source, .. } => source,
+            content @ ReadError::Content { .. } => io::Error::other(content),
+        }
     }
 }
 
@@ -112,8 +126,13 @@ impl Root {
     /// The whole file. Fails if it is longer than a file of its name can be.
     pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
-        let content =
-            file::content(self.open(path)?, limit(path)).map_err(|source| self.failed(path, source))?;
+        self.read_within(path, limit(path))
+    }
+
+    /// The whole file. Fails if it is longer than `limit` bytes.
+    pub fn read_within(&self, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
+        let path = path.as_ref();
+        let content = file::content(self.open(path)?, limit).map_err(|source| self.failed(path, source))?;
         self.record(|tape| tape.file(path, &content));
         Ok(content)
     }

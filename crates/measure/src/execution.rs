@@ -17,7 +17,7 @@ use hugewise_linux::{
     proc::limits::{self, Capabilities},
     root::Root,
     sys::{
-        exit_stop,
+        exit_stop, file,
         process::{ChildExit, GroupLeader, monotonic_ns},
     },
     users::Account,
@@ -252,8 +252,7 @@ impl Output {
 
     /// New files in `folder`, in place of those of an earlier run.
     pub(crate) fn in_folder(folder: &Path) -> io::Result<Output> {
-        let new =
-            |name| File::options().create(true).truncate(true).read(true).write(true).open(folder.join(name));
+        let new = |name| file::create(&folder.join(name), 0o600);
         Ok(Output { stdout: new(STDOUT)?, stderr: new("stderr")? })
     }
 

@@ -1,6 +1,6 @@
 //! Coverage of memory of this process.
 
-use std::{fs::File, io, ops::Range};
+use std::{io, ops::Range, path::Path};
 
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
@@ -8,7 +8,7 @@ use hugewise_linux::{
     proc::smaps::{self, Vma},
     reading::{Reading, Reason},
     root::Root,
-    sys::pagemap,
+    sys::{file, pagemap},
     units::{Bytes, PageSize},
 };
 
@@ -63,7 +63,7 @@ const SCAN: &str = "PAGEMAP_SCAN of /proc/self/pagemap";
 
 /// Reads the page table; `size` is that of the possible huge pages. An error before Linux 6.7.
 fn scan(addresses: Range<u64>, size: Option<PageSize>) -> io::Result<Coverage> {
-    let scan = pagemap::scan(&File::open("/proc/self/pagemap")?, addresses)?;
+    let scan = pagemap::scan(&file::open(Path::new("/proc/self/pagemap"))?, addresses)?;
     let mut seen = Coverage::none(SCAN);
     seen.resident = scan.present;
     if let (Some(size), true) = (size, scan.huge > Bytes::ZERO) {

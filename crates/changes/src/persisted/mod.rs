@@ -9,16 +9,25 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    fs,
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
-use hugewise_linux::{proc::meminfo, reading::Reason, root::Root, settings::Setting, units::PageSize};
+use hugewise_linux::{
+    proc::meminfo,
+    reading::Reason,
+    root::Root,
+    settings::Setting,
+    sys::file::{self, inside},
+    units::PageSize,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// Largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The first line of each file.
 const HEADER: &str = "# Written by 'hugewise apply --persist', removed by 'hugewise restore --persisted'.";
 /// The second line, without the checksum of the lines below it.
@@ -203,10 +212,9 @@ fn found(path: &Path) -> Result<FileContent, PersistError> {
         Ok(found) if !found.is_file() => return Ok(FileContent::Foreign),
         Ok(_) => {}
     }
-    let mut bytes = Vec::new();
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(failed)?;
-    file.read_to_end(&mut bytes).map_err(failed)?;
-    Ok(parse(&String::from_utf8_lossy(&bytes)))
+    let text = inside::open(path.parent().unwrap_or(path), Path::new(path.file_name().unwrap_or_default()));
+    let text = text.and_then(|file| file::content(file, MAX_FILE_BYTES)).map_err(failed)?;
+    Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
 fn parse(text: &str) -> FileContent {
@@ -253,17 +261,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .mode(0o644)
-            .open(&draft)?;
+        let mut file = file::create_new(&draft, 0o644)?;
         file.set_permissions(fs::Permissions::from_mode(0o644))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
-        File::open(folder)?.sync_all()
+        file::open_folder(folder)?.sync_all()
     })();
     if written.is_err() {
         let _ = fs::remove_file(&draft);

@@ -1,6 +1,6 @@
 //! The running server of a data folder, and its shared memory.
 
-use std::{fs, io::Read};
+use std::io::Read;
 
 use hugewise_linux::{
     proc::{
@@ -34,7 +34,7 @@ pub(super) fn find(root: &Root, data: &DataFolder) -> Option<RunningServer> {
     lock.take(MAX_PID_BYTES).read_to_string(&mut text).ok()?;
     let pid: u32 = text.lines().next()?.trim().parse().ok()?;
     let process = Process::read(root, pid).ok()?;
-    let folder = fs::read_link(root.path(format!("proc/{pid}/cwd"))).ok()?;
+    let folder = root.link(format!("proc/{pid}/cwd")).ok()?;
     (process.uid.known() == Some(&data.uid) && folder == data.path).then(|| RunningServer {
         pid,
         shared_memory: smaps::read(root, &pid.to_string()).ok().and_then(|vmas| {

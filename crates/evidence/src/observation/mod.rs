@@ -11,7 +11,6 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::Read,
     path::PathBuf,
     time::{Duration, Instant},
@@ -29,7 +28,7 @@ use hugewise_linux::{
         threads, tree,
     },
     root::Root,
-    sys::process::thread_cpu,
+    sys::{file, process::thread_cpu},
     units::{Bytes, PageSize},
 };
 
@@ -336,6 +335,6 @@ fn next_cost(before: Duration, cpu: Duration) -> Duration {
 /// The first part of a log, which contains the heap's addresses.
 fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
+    file::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
     Some(text)
 }

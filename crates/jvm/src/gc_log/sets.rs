@@ -4,13 +4,13 @@
 //! without a number is the newest. JDK 8 writes to `.N.current`. The next JVM continues the same rotation.
 
 use std::{
-    fs::File,
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use flate2::read::MultiGzDecoder;
+use hugewise_linux::sys::file;
 use memchr::memchr;
 
 use super::{Stamp, lines, unified};
@@ -45,9 +45,10 @@ pub fn arrange_by(files: &[PathBuf], times_of: &dyn Fn(&Path) -> FileTimes) -> V
 pub fn beside(file: &Path) -> Vec<PathBuf> {
     let (base, _) = place(file);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(entries) = folder.read_dir() else { return Vec::new() };
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(file.with_file_name(entry.ok()?.file_name())))
+    let mut found: Vec<PathBuf> = file::names(folder)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|name| file.with_file_name(name))
         .filter(|other| other != file && place(other).0 == base)
         .collect();
     found.sort();
@@ -56,7 +57,7 @@ pub fn beside(file: &Path) -> Vec<PathBuf> {
 
 /// Opens a file, or standard input for `-`; gzip is decompressed.
 pub fn open(file: &Path) -> io::Result<Box<dyn Read>> {
-    if file == Path::new("-") { plain(io::stdin().lock()) } else { plain(File::open(file)?) }
+    if file == Path::new("-") { plain(io::stdin().lock()) } else { plain(file::open_named(file)?) }
 }
 
 fn plain(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
@@ -175,7 +176,7 @@ impl FileTimes {
 
 /// End of an uncompressed file.
 fn tail(file: &Path) -> io::Result<impl Read> {
-    let mut input = File::open(file)?;
+    let mut input = file::open(file)?;
     let size = input.metadata()?.len();
     input.seek(SeekFrom::Start(size.saturating_sub(TIMESTAMP_SEARCH_BYTES)))?;
     Ok(input)

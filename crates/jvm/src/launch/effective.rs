@@ -5,11 +5,13 @@
 //! effect. The options of a file named by `-XX:VMOptionsFile` replace that option in the order; the settings
 //! of `-XX:Flags` precede all others.
 
-use std::{env, fmt, fs};
+use std::{env, fmt};
 
 use hugewise_linux::units::Bytes;
 
-use super::{LaunchError, LaunchLine, MAX_OPTION_FILE_BYTES, Read, Variable, argfile, shell};
+use super::{
+    LaunchError, LaunchLine, MAX_OPTION_FILE_BYTES, Read, Variable, argfile, read_option_file, shell,
+};
 
 /// Source of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub struct EffectiveOptions {
 impl LaunchLine {
     /// Like [`LaunchLine::effective`], in the environment and directory of this process.
     pub fn effective_here(&self, major: Option<u32>) -> Result<EffectiveOptions, LaunchError> {
-        self.effective(major, &|name| env::var(name).ok(), &|file| fs::read_to_string(file))
+        self.effective(major, &|name| env::var(name).ok(), &read_option_file)
     }
 
     /// Collects the options of this line's JVM, when started in the environment `outer`. `major` is the

@@ -15,7 +15,7 @@ mod wrapper;
 
 use std::{io, path::Path};
 
-use hugewise_linux::units::Bytes;
+use hugewise_linux::{sys::file, units::Bytes};
 
 pub use argfile::MAX_ARGFILE_BYTES as MAX_OPTION_FILE_BYTES;
 pub use contradictions::{Contradiction, contradictions};
@@ -265,6 +265,12 @@ pub fn without_page_flags(value: &str) -> Option<(String, Vec<String>)> {
 /// Reads files with names relative to `folder`.
 fn from<'a>(folder: &'a Path, read: &'a Read<'_>) -> impl Fn(&str) -> io::Result<String> + 'a {
     move |name| read(&folder.join(name).to_string_lossy())
+}
+
+/// Reads a file of options that a command line or variable names, in the folder of this process.
+pub fn read_option_file(name: &str) -> io::Result<String> {
+    let text = file::read(Path::new(name), MAX_OPTION_FILE_BYTES as u64)?;
+    String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Reads a file of options, of at most `limit` bytes.

@@ -108,7 +108,7 @@ impl<'a> ProcessMemory<'a> {
             pid,
             vmas,
             page: base_page::read(root).known().map_or(4096, |page| page.bytes().0),
-            pagemap: File::open(root.path(format!("proc/{pid}/pagemap"))),
+            pagemap: root.open(format!("proc/{pid}/pagemap")).map_err(io::Error::from),
             files: RefCell::default(),
             library: RefCell::default(),
         }

@@ -1,10 +1,7 @@
 //! The use of every page frame, from /proc/kpageflags: which large blocks are free, or can be freed by
 //! migrating their pages.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-};
+use std::io::{self, Read};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,15 +60,8 @@ impl Kind {
 ///
 /// Reads a word per base page: 8 bytes for 4 KiB, so 2 MiB for each GiB of memory.
 pub fn scan(root: &Root, base: PageSize, size: PageSize) -> Result<Blocks, ReadError> {
-    let path = root.path(KPAGEFLAGS);
-    let blocks = File::open(&path).and_then(|file| {
-        if file.metadata()?.is_file() {
-            count(file, base, size)
-        } else {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-    });
-    blocks.map_err(|source| ReadError::Io { path, source })
+    let blocks = count(root.open(KPAGEFLAGS)?, base, size);
+    blocks.map_err(|source| ReadError::Io { path: root.path(KPAGEFLAGS), source })
 }
 
 fn count(mut flags: impl Read, base: PageSize, size: PageSize) -> io::Result<Blocks> {

@@ -104,7 +104,7 @@ pub struct PageCounter {
 
 impl PageCounter {
     pub fn of(root: &Root, pid: u32) -> PageCounter {
-        PageCounter { pagemap: File::open(root.path(format!("proc/{pid}/pagemap"))).ok(), unsplit: 0 }
+        PageCounter { pagemap: root.open(format!("proc/{pid}/pagemap")).ok(), unsplit: 0 }
     }
 
     /// Counts the overlap of `vma` and `part`. `pieces` are folios sorted by address, empty if they were not

@@ -4,7 +4,7 @@
 //! by base entries, and so are whole THPs whose PMD entry was split: only /proc/PID/pagemap with
 //! /proc/kpageflags distinguishes them from single pages.
 
-use std::{fs::File, io::ErrorKind, ops::Range, os::unix::fs::FileExt, path::Path};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
 use super::frames::{FRAME, PRESENT};
 use crate::{
@@ -70,17 +70,14 @@ pub fn read(
     sizes: &PageSizes,
     wanted: FolioSelection,
 ) -> Result<Vec<FolioRange>, Reason> {
-    let open = |path: &Path| {
-        File::open(path).map_err(|error| {
-            let need = match error.kind() {
-                ErrorKind::PermissionDenied => "folio sizes need CAP_SYS_ADMIN: ",
-                _ => "",
-            };
-            Reason::new(format!("{need}{}: {error}", path.display()))
+    let open = |path: &str| {
+        root.open(path).map_err(|error| {
+            let need = if error.is_denied() { "folio sizes need CAP_SYS_ADMIN: " } else { "" };
+            Reason::new(format!("{need}{error}"))
         })
     };
-    let flags = open(&root.path(KPAGEFLAGS))?;
-    let pagemap_path = root.path(format!("proc/{pid}/pagemap"));
+    let flags = open(KPAGEFLAGS)?;
+    let pagemap_path = format!("proc/{pid}/pagemap");
     let pagemap = open(&pagemap_path)?;
     let smallest = thp::smallest_anonymous_folio(root);
     let pages = |size: PageSize| 1u64 << size.log2().saturating_sub(sizes.base.log2());
@@ -111,7 +108,7 @@ pub fn read(
             Some(libc::ENOTTY) => {
                 Reason::new("folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)")
             }
-            _ => Reason::new(format!("PAGEMAP_SCAN of {}: {error}", pagemap_path.display())),
+            _ => Reason::new(format!("PAGEMAP_SCAN of {}: {error}", root.path(&pagemap_path).display())),
         })?;
         small.extend(present.into_iter().map(|mapped| mapped.addresses));
     }

@@ -32,7 +32,7 @@ impl Occupancy {
     /// Opens the page table of process `pid`, for huge pages of `size`. EACCES without the privilege to trace
     /// it.
     pub fn open(root: &Root, pid: u32, base: PageSize, size: PageSize) -> io::Result<Occupancy> {
-        let pagemap = File::open(root.path(format!("proc/{pid}/pagemap")))?;
+        let pagemap = root.open(format!("proc/{pid}/pagemap"))?;
         Ok(Occupancy { pagemap, base, size })
     }
 

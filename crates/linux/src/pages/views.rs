@@ -39,8 +39,7 @@ pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
     let mut views = Views::new();
     let mut pagemap = None;
     for indices in by_file.into_values().filter(|indices| any_overlap(indices, vmas)) {
-        let pagemap =
-            pagemap.get_or_insert_with(|| File::open(root.path(format!("proc/{pid}/pagemap"))).ok());
+        let pagemap = pagemap.get_or_insert_with(|| root.open(format!("proc/{pid}/pagemap")).ok());
         let mut seen = CountedOffsets::default();
         for index in indices {
             let vma = &vmas[index];
@@ -69,7 +68,7 @@ impl SharedByProcesses {
     /// mappings of memory that the process itself maps before are left out.
     pub fn add(&mut self, root: &Root, pid: u32, vmas: &[Vma]) -> Views {
         let own = find(root, pid, vmas);
-        let pagemap = File::open(root.path(format!("proc/{pid}/pagemap"))).ok();
+        let pagemap = root.open(format!("proc/{pid}/pagemap")).ok();
         let mut views = Views::new();
         for (index, vma) in vmas.iter().enumerate() {
             let resident = vma.rss + vma.hugetlb;

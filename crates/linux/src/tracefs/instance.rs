@@ -1,13 +1,16 @@
 //! An open tracing instance.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use super::{DamagedPage, Format, Layout, Page, Tracefs, TracefsError};
+use crate::sys::file;
+
+/// Largest format of an event or table of counters, in bytes.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
 
 /// A tracing instance that was created through the journal.
 #[derive(Debug)]
@@ -66,13 +69,11 @@ impl Instance {
 
     fn open_buffers(&mut self) -> Result<(), TracefsError> {
         let folder = self.dir.join("per_cpu");
-        let names = fs::read_dir(&folder).map_err(failed(&folder))?;
-        for name in names.flatten() {
-            let cpu = name.file_name().to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
+        for name in file::names(&folder).map_err(failed(&folder))? {
+            let cpu = name.to_string_lossy().strip_prefix("cpu").and_then(|n| n.parse().ok());
             let Some(cpu) = cpu else { continue };
-            let path = name.path().join("trace_pipe_raw");
-            let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
-            self.buffers.push((cpu, opened.map_err(failed(&path))?));
+            let path = folder.join(name).join("trace_pipe_raw");
+            self.buffers.push((cpu, file::open(&path).map_err(failed(&path))?));
         }
         self.buffers.sort_by_key(|(cpu, _)| *cpu);
         Ok(())
@@ -92,7 +93,7 @@ impl Instance {
     pub fn enable(&self, event: Event<'_>) -> Result<Option<Format>, TracefsError> {
         let folder = Path::new("events").join(event.system).join(event.name);
         let path = self.dir.join(&folder).join("format");
-        let text = match fs::read_to_string(&path) {
+        let text = match file::read_text(&path, MAX_TEXT_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed(&path))?,
         };
@@ -107,7 +108,7 @@ impl Instance {
     /// Starts to record these threads and their future children.
     pub fn follow(&self, tids: &[u32]) -> Result<(), TracefsError> {
         let path = self.dir.join("set_event_pid");
-        let mut file = OpenOptions::new().append(true).open(&path).map_err(failed(&path))?;
+        let mut file = file::open_to_add(&path).map_err(failed(&path))?;
         // The kernel accepts less than a page per write.
         for some in tids.chunks(256) {
             let text: String = some.iter().map(|tid| format!("{tid} ")).collect();
@@ -149,7 +150,7 @@ impl Instance {
         let mut losses = Losses::default();
         for (cpu, _) in &self.buffers {
             let path = self.dir.join(format!("per_cpu/cpu{cpu}/stats"));
-            let text = fs::read_to_string(&path).map_err(failed(&path))?;
+            let text = file::read_text(&path, MAX_TEXT_BYTES).map_err(failed(&path))?;
             losses.events = losses.events.saturating_add(Losses::parse(&text).events);
         }
         Ok(losses)
@@ -157,15 +158,14 @@ impl Instance {
 
     fn write(&self, name: impl AsRef<Path>, value: &str) -> Result<(), TracefsError> {
         let path = self.dir.join(name);
-        let opened = OpenOptions::new().write(true).open(&path);
-        opened.and_then(|mut file| file.write_all(value.as_bytes())).map_err(failed(&path))
+        file::set(&path, value).map_err(failed(&path))
     }
 }
 
 /// Reads a file with one system call: a second read returns nothing.
 fn read_at_once(path: &Path) -> io::Result<String> {
     let mut bytes = vec![0; 1 << 12];
-    let length = File::open(path)?.read(&mut bytes)?;
+    let length = file::open(path)?.read(&mut bytes)?;
     bytes.truncate(length);
     String::from_utf8(bytes).map_err(io::Error::other)
 }

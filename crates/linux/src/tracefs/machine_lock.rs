@@ -25,7 +25,7 @@ pub enum Attempt {
 /// Takes a lock without waiting. Fails without CAP_SYS_ADMIN, or on a kernel without tracefs.
 pub fn attempt(protected: Protected) -> io::Result<Attempt> {
     let tracefs = Tracefs::open(&Root::live()).map_err(io::Error::other)?;
-    let lock = File::open(match protected {
+    let lock = file::open_folder(&match protected {
         Protected::Settings => tracefs.dir,
         Protected::Recordings => tracefs.dir.join("instances"),
     })?;

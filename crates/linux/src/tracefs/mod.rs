@@ -12,13 +12,12 @@ mod ring;
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsRawFd,
     path::PathBuf,
 };
 
 use crate::{
     root::{ReadError, Root},
-    sys::mount,
+    sys::{file, mount},
 };
 
 pub use format::{Field, Format, Value};
@@ -84,7 +83,7 @@ impl Tracefs {
             return Err(TracefsError::Absent(io::ErrorKind::Unsupported.into()));
         }
         let mount = mount::detached(c"tracefs").map_err(TracefsError::Absent)?;
-        let dir = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        let dir = file::path_of(&mount);
         Ok(Tracefs { dir, own_mount: Some(mount) })
     }
 
@@ -96,7 +95,7 @@ impl Tracefs {
     /// Fails if thread ids in events are those of another PID namespace.
     pub fn check_pid_namespace(root: &Root) -> Result<(), TracefsError> {
         let path = root.path(PID_NAMESPACE);
-        let found = fs::read_link(&path).map_err(|source| TracefsError::Io { path, source })?;
+        let found = file::link(&path).map_err(|source| TracefsError::Io { path, source })?;
         match found.to_string_lossy() {
             found if found == FIRST_PID_NAMESPACE => Ok(()),
             found => Err(TracefsError::OtherPidNamespace(found.into_owned())),
@@ -105,8 +104,8 @@ impl Tracefs {
 
     pub fn instances(&self) -> Result<Vec<String>, TracefsError> {
         let path = self.dir.join("instances");
-        let entries = fs::read_dir(&path).map_err(|source| TracefsError::Io { path, source })?;
-        Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+        let names = file::names(&path).map_err(|source| TracefsError::Io { path, source })?;
+        Ok(names.iter().map(|name| name.to_string_lossy().into_owned()).collect())
     }
 
     /// The folder of an instance of hugewise.

@@ -1,6 +1,6 @@
 //! Fills memory, breaks up the part for other programs, and holds the rest.
 
-use std::{collections::HashMap, fs::File, io, num::NonZeroUsize, ops::ControlFlow, thread, time::Instant};
+use std::{collections::HashMap, io, num::NonZeroUsize, ops::ControlFlow, path::Path, thread, time::Instant};
 
 use hugewise_linux::{
     hugepages::{backing::Backing, headroom, page_sizes::PageSizes},
@@ -9,7 +9,7 @@ use hugewise_linux::{
     reading::{Reading, Reason},
     root::Root,
     sys::{
-        pagemap,
+        file, pagemap,
         parallel_range::{self, Span},
         unmovable::PinnedPages,
     },
@@ -269,7 +269,8 @@ impl BlockState {
         let start = region.bytes().as_ptr().addr() as u64;
         let count = region.bytes().len() as u64 / thp.bytes().0;
         let end = start + count * thp.bytes().0;
-        let mapped = File::open("/proc/self/pagemap").and_then(|file| pagemap::present(&file, start..end));
+        let mapped =
+            file::open(Path::new("/proc/self/pagemap")).and_then(|file| pagemap::present(&file, start..end));
         let of = |huge: bool| if huge { BlockState::Whole } else { BlockState::Scattered };
         let Ok(mapped) = mapped else {
             // Before Linux 6.7 the kernel does not report it: assume that the backing was granted.
@@ -336,7 +337,7 @@ fn break_up_share(blocks: &mut [&mut [u8]], pieces: Pieces) -> io::Result<Pinned
 fn pin_scattered(all: &[&Filled], pieces: Pieces) -> Result<(PinnedPages, bool), Reason> {
     let base = PageSize::new(Bytes(pieces.page as u64))?;
     let block = pieces.pages * pieces.page;
-    let pagemap = File::open("/proc/self/pagemap")?;
+    let pagemap = file::open(Path::new("/proc/self/pagemap"))?;
     // By block, or by piece: the last frame or page number, and its address.
     let mut last: HashMap<(bool, u64), (u64, u64)> = HashMap::new();
     for filled in all {

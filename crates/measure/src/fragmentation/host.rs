@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fs,
     io::{self, BufRead, BufReader, ErrorKind},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::PathBuf,
@@ -17,7 +16,7 @@ use hugewise_linux::{
     proc::meminfo,
     reading::{Reading, Reason},
     root::Root,
-    sys::process::GroupLeader,
+    sys::{file, process::GroupLeader},
     units::{Bytes, Pages},
 };
 use schemars::JsonSchema;
@@ -172,7 +171,7 @@ impl Fragmenter {
         if returned.is_as_it_was() {
             return Ok(returned);
         }
-        let compacted = Some(match fs::write(self.root.path(COMPACT), "1") {
+        let compacted = Some(match file::set(&self.root.path(COMPACT), "1") {
             Ok(()) => "yes".to_owned(),
             Err(error) => format!("no: /{COMPACT}: {error}"),
         });

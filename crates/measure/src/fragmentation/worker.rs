@@ -1,12 +1,17 @@
 //! The process that fragments memory and holds it until the end of its standard input.
 
 use std::{
-    fs,
     io::{self, Read, Write},
     path::Path,
 };
 
-use hugewise_linux::{hugepages::page_sizes::PageSizes, numa, root::Root, sys::thread, units::Bytes};
+use hugewise_linux::{
+    hugepages::page_sizes::PageSizes,
+    numa,
+    root::Root,
+    sys::{file, thread},
+    units::Bytes,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -35,7 +40,7 @@ pub fn launch(program: &Path, plan: &Plan) -> Launch {
 pub fn run(plan: &Plan) -> io::Result<()> {
     let root = Root::live();
     // Makes the OOM killer choose this process first.
-    fs::write("/proc/self/oom_score_adj", "1000")?;
+    file::set(Path::new("/proc/self/oom_score_adj"), "1000")?;
     // With several NUMA nodes, the program may run on any of them.
     if let Ok(nodes) = numa::with_memory(&root) {
         let _ = thread::interleave_memory(&nodes);

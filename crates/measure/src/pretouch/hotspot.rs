@@ -28,7 +28,7 @@ use hugewise_linux::{
     proc::vmstat::VmStat,
     reading::{Reading, Reason},
     root::Root,
-    sys::process::GroupLeader,
+    sys::{file, process::GroupLeader},
     units::Bytes,
 };
 use schemars::JsonSchema;
@@ -43,6 +43,8 @@ const LOG_READ_INTERVAL: Duration = Duration::from_millis(5);
 const START_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Additional time limit per GiB of heap; with stalls, seconds per GiB were observed.
 const START_TIME_LIMIT_PER_GIB: Duration = Duration::from_secs(20);
+/// Largest log and output of a JVM at its start, in bytes.
+const MAX_LOG_BYTES: u64 = 16 << 20;
 /// The first release with `-Xlog`.
 const FIRST_JDK_WITH_XLOG: u32 = 9;
 
@@ -135,7 +137,7 @@ impl Jvm {
             .args(self.options(case, chunk).map_err(|reason| refused(reason.into()))?)
             .args(["-XX:+AlwaysPreTouch", "-XX:ErrorFile=/dev/null", &log_option(&log), "-version"])
             .stdin(Stdio::null())
-            .stdout(fs::File::create(&stdout).map_err(io)?)
+            .stdout(file::create(&stdout, 0o600).map_err(io)?)
             .stderr(OwnedFd::from(full));
         for variable in OPTION_VARIABLES {
             command.env_remove(variable);
@@ -208,10 +210,11 @@ fn wait_for_heap(
     let limit = START_TIME_LIMIT + START_TIME_LIMIT_PER_GIB * u32::try_from(gib).unwrap_or(u32::MAX);
     let begin = Instant::now();
     let refused = |reason: String| Err(failed(io::Error::other(reason)));
-    let printed = || String::from_utf8_lossy(&fs::read(stdout).unwrap_or_default()).into_owned();
+    let printed =
+        || String::from_utf8_lossy(&file::read(stdout, MAX_LOG_BYTES).unwrap_or_default()).into_owned();
     loop {
         let ended = child.wait(LOG_READ_INTERVAL).map_err(failed)?;
-        let text = fs::read(log).unwrap_or_default();
+        let text = file::read(log, MAX_LOG_BYTES).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         // The collector logs its settings after all of the heap is set up.
         let ready = text.contains("[gc,init");

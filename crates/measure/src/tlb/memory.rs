@@ -1,6 +1,6 @@
 //! Memory for the pointer chase: pages of one size, verified to be of that size.
 
-use std::{collections::BTreeMap, fs::File, io, sync::atomic::Ordering::Relaxed};
+use std::{collections::BTreeMap, io, path::Path, sync::atomic::Ordering::Relaxed};
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
@@ -9,7 +9,7 @@ use hugewise_linux::{
     proc::smaps,
     reading::{Reading, Reason},
     root::Root,
-    sys::{aliases::AliasedMapping, pagemap},
+    sys::{aliases::AliasedMapping, file, pagemap},
     units::{Bytes, PageSize, Pages},
 };
 
@@ -160,7 +160,7 @@ impl MappedPages {
     }
 
     fn scanned(&self) -> Result<Coverage, Reason> {
-        let scan = pagemap::scan(&File::open("/proc/self/pagemap")?, self.mapping.addresses())?;
+        let scan = pagemap::scan(&file::open(Path::new("/proc/self/pagemap"))?, self.mapping.addresses())?;
         let mut seen = Coverage::none("PAGEMAP_SCAN of /proc/self/pagemap");
         seen.resident = scan.present;
         seen.huge.insert(self.page_size, scan.huge);

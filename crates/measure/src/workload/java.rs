@@ -1,12 +1,6 @@
 //! A `java` launch line, with the flags that this JVM needs for a backing and a log of its own.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    fs::{self, File},
-    path::Path,
-    process::Command,
-};
+use std::{collections::BTreeMap, ffi::OsString, io::Write, path::Path, process::Command};
 
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_jvm::{
@@ -21,6 +15,7 @@ use hugewise_jvm::{
 use hugewise_linux::{
     hugepages::backing::Backing,
     reading::Reason,
+    sys::file,
     units::{Bytes, PageSize, seconds},
 };
 
@@ -79,7 +74,8 @@ impl Workload {
 /// Compiles the workload once: the launcher of source files would compile it at every start.
 fn compile_touch(jdk: &Jdk, scratch: &Path) -> Result<(), Reason> {
     let source = scratch.join("Touch.java");
-    fs::write(&source, TOUCH).map_err(|error| Reason::new(format!("{}: {error}", source.display())))?;
+    let written = file::create_new(&source, 0o600).and_then(|mut file| file.write_all(TOUCH.as_bytes()));
+    written.map_err(|error| Reason::new(format!("{}: {error}", source.display())))?;
     let mut compiler = Command::new(&jdk.java);
     compiler.args(["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d"]).arg(scratch).arg(&source);
     let done = compiler.output().map_err(|error| Reason::new(format!("{}: {error}", jdk.java.display())))?;
@@ -185,7 +181,7 @@ pub(super) fn figures(log: &Path, started_ns: u64) -> BTreeMap<String, f64> {
     };
     let mut reader = Reader::default();
     // A truncated log still counts up to its end.
-    if let Ok(log) = File::open(log) {
+    if let Ok(log) = file::open(log) {
         let _ = reader.read(log, &mut take);
     }
     reader.finish(&mut take);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use hugewise_linux::reading::Reason;
+use hugewise_linux::{reading::Reason, sys::file};
 use regex::Regex;
 use serde_json::Value;
 
@@ -49,6 +49,8 @@ enum Source {
     Prometheus(Selector),
 }
 
+/// Largest result file of JMH, in bytes.
+const MAX_RESULT_BYTES: u64 = 256 << 20;
 /// Precedes the selector of a Prometheus metric.
 const PROMETHEUS: &str = "prom:";
 /// Precedes the expression of a counter.
@@ -164,7 +166,7 @@ pub(crate) fn jmh_scores(file: &Path, execution: &Execution) -> Result<Vec<(Figu
     if modified < SystemTime::now() - execution.wall - Duration::from_millis(20) {
         return Reason::err(format!("{path} was not written by this run: give JMH '-rff {path}'"));
     }
-    let text = fs::read(file).map_err(|error| Reason::new(format!("{path}: {error}")))?;
+    let text = file::read(file, MAX_RESULT_BYTES).map_err(|error| Reason::new(format!("{path}: {error}")))?;
     let results: Vec<Value> = serde_json::from_slice(&text)
         .map_err(|error| Reason::new(format!("{path} is not a JSON result of JMH: {error}")))?;
     let scores: Option<Vec<(Figure, f64)>> = results

@@ -7,7 +7,7 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use hugewise_linux::json;
+use hugewise_linux::{json, sys::file};
 use serde_json::Value;
 
 use super::model::{Header, Line, SCHEMA};
@@ -57,7 +57,7 @@ pub enum Ending {
 
 impl Reader<File> {
     pub fn open(path: &Path) -> Result<Reader<File>, RecordingError> {
-        Reader::new(File::open(path)?)
+        Reader::new(file::open_named(path)?)
     }
 }
 

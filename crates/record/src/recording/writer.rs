@@ -1,14 +1,13 @@
 //! Writes a recording line by line.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
 use flate2::{Compression, write::GzEncoder};
-use hugewise_linux::json;
+use hugewise_linux::{json, sys::file};
 
 use super::model::Line;
 
@@ -21,7 +20,7 @@ pub struct Writer {
 impl Writer {
     /// Creates `path`, which must not exist; only its owner may read it, as it contains command lines.
     pub fn create(path: &Path) -> io::Result<Writer> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let file = file::create_new(path, 0o600)?;
         // Fast compression keeps the overhead low, and the text is very regular.
         Ok(Writer { gzip: GzEncoder::new(file, Compression::fast()), buffer: Vec::new() })
     }

@@ -1,9 +1,12 @@
 //! The workloads of a comparison.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, anyhow, bail};
-use hugewise_jvm::{launch::LaunchLine, script_launch::ScriptLaunch};
+use hugewise_jvm::{
+    launch::{LaunchLine, read_option_file},
+    script_launch::ScriptLaunch,
+};
 use hugewise_linux::root::Root;
 use hugewise_measure::{
     comparison::parameters::substitute,
@@ -84,7 +87,7 @@ impl Compare {
         if let Some(workload) = database {
             return Ok(workload);
         }
-        Ok(match LaunchLine::parse(&command, &|file| fs::read_to_string(file)) {
+        Ok(match LaunchLine::parse(&command, &read_option_file) {
             Some(line) => Workload::java(line?, own).map_err(anyhow::Error::msg)?,
             None if self.off_heap.is_some() => bail!(
                 "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any \

@@ -3,7 +3,6 @@
 pub mod text;
 
 use std::{
-    fs::File,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use hugewise_jvm::messages::{self, ScannedLog};
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json};
+use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, sys::file};
 
 use crate::{
     NEGATIVE,
@@ -96,7 +95,7 @@ impl Explain {
             return scan_plain(io::stdin().lock(), "FILE").context("cannot read standard input");
         };
         let reading = || format!("cannot read the log {}", file.display());
-        let log = BufReader::with_capacity(1 << 16, File::open(file).with_context(reading)?);
+        let log = BufReader::with_capacity(1 << 16, file::open_named(file).with_context(reading)?);
         scan_plain(log, &file.display().to_string()).with_context(reading)
     }
 }

@@ -9,7 +9,6 @@ pub mod text;
 pub mod words;
 
 use std::{
-    fs::File,
     io::{BufWriter, stdout},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -18,6 +17,7 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Args;
 use hugewise_jvm::gc_log::{Event, Reader, sets, summary::Summary};
+use hugewise_linux::sys;
 
 use self::{json::PauseWriter, reports::Log};
 use crate::{
@@ -121,7 +121,7 @@ impl Gclog {
             ensure!(!file.is_dir(), "{}: the path is a folder; give the logs in it", reading());
             // Not pipes: opening and closing a pipe would end its writer.
             if file.metadata().with_context(reading)?.is_file() {
-                File::open(file).with_context(reading)?;
+                sys::file::open(file).with_context(reading)?;
             }
         }
         Ok(())

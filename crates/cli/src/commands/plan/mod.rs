@@ -6,7 +6,7 @@ mod running;
 pub mod text;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     process::{self, ExitCode},
     sync::OnceLock,
@@ -20,7 +20,7 @@ use hugewise_databases::{
     postgres::line::{self, PostgresLine},
 };
 use hugewise_jvm::{
-    launch::{self, LaunchError, LaunchLine},
+    launch::{self, LaunchError, LaunchLine, read_option_file},
     script_launch::ScriptLaunch,
 };
 use hugewise_linux::{
@@ -200,7 +200,7 @@ impl ProgramLine {
         if let Some(found) = launch::find_program(command, &mariadb_line::NAMES, &[], &variable)? {
             return Ok(ProgramLine::Mariadb(MariadbLine::parse(&found.words)?));
         }
-        let line = match LaunchLine::of_java(command, &|file| fs::read_to_string(file)) {
+        let line = match LaunchLine::of_java(command, &read_option_file) {
             Err(error @ LaunchError::NotJava { .. }) => {
                 Err(ScriptLaunch::of(command, root).map_or(error, |launch| launch.unknown_command()))
             }

@@ -115,8 +115,8 @@ fn check_owner(process: &Process) -> anyhow::Result<()> {
 fn command(root: &Root, pid: u32) -> anyhow::Result<Vec<String>> {
     let folder = format!("proc/{pid}");
     let link = |name: &str| {
-        let path = root.path(format!("{folder}/{name}"));
-        fs::read_link(&path).with_context(|| format!("cannot read {}; try sudo", path.display()))
+        root.link(format!("{folder}/{name}"))
+            .with_context(|| format!("cannot read what process {pid} runs; try sudo"))
     };
     let (program, here) = (link("exe")?, link("cwd")?);
     let is_here = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));

@@ -2,9 +2,10 @@
 //! coverage of each region when memory is steady, and at the end if it has grown since.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Seek, Write},
     os::fd::AsFd,
+    path::Path,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use anyhow::{Context, bail, ensure};
 use hugewise_linux::{
     json,
     root::Root,
-    sys::{handover, pidfd, process::thread_cpu},
+    sys::{file, handover, pidfd, process::thread_cpu},
     units::Bytes,
 };
 
@@ -101,7 +102,7 @@ struct Observation<'a> {
 impl Observation<'_> {
     /// Samples until the program ends, and reports whenever its memory is steady and has outgrown the report before.
     fn watch(&mut self, stdin: &io::Stdin, fallbacks: Option<u64>) -> anyhow::Result<RunOutcome> {
-        let own = fs::read_link("/proc/self/exe").ok();
+        let own = file::link(Path::new("/proc/self/exe")).ok();
         let (mut readiness, mut gap, mut spent) =
             (Readiness::default(), FIRST_READING_INTERVAL, Duration::ZERO);
         let (mut program, mut last) = (None, Bytes::ZERO);
@@ -111,12 +112,13 @@ impl Observation<'_> {
             }
             // A busy machine makes readings longer, but not more expensive.
             let cpu_before = thread_cpu();
-            let exe = fs::read_link(format!("/proc/{}/exe", self.process.pid)).ok();
+            let exe = self.process.root.link(format!("proc/{}/exe", self.process.pid)).ok();
             if exe.is_none() || exe == own {
                 continue;
             }
             // Its addresses are random: they also change if a program executes itself.
-            let auxv = fs::read(format!("/proc/{}/auxv", self.process.pid)).unwrap_or_default();
+            let auxv =
+                self.process.root.read_bytes(format!("proc/{}/auxv", self.process.pid)).unwrap_or_default();
             if auxv.is_empty() {
                 continue;
             }

@@ -16,7 +16,7 @@ use hugewise_jvm::{
     collector::Collector,
     flags::{self, FinalFlags},
     large_page_flags,
-    launch::{LaunchError, LaunchLine},
+    launch::{LaunchError, LaunchLine, read_option_file},
     rehearsal::{self, DemandError},
     script_launch::ScriptLaunch,
 };
@@ -65,7 +65,7 @@ impl Target {
         let words: Option<Vec<String>> =
             command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
         let words = words.unwrap_or_default();
-        let (line, not_understood) = match LaunchLine::parse(&words, &|file| fs::read_to_string(file)) {
+        let (line, not_understood) = match LaunchLine::parse(&words, &read_option_file) {
             Some(Err(error)) => (None, Some(error)),
             line => (line.and_then(Result::ok), None),
         };
@@ -231,7 +231,7 @@ impl Target {
                 }
             }
             words.splice(at + 1..at + 1, options.iter().cloned());
-            let same = LaunchLine::parse(&words, &|file| fs::read_to_string(file));
+            let same = LaunchLine::parse(&words, &read_option_file);
             if same.is_some_and(|same| same.is_ok_and(|same| same == wanted)) {
                 return words.into_iter().map(OsString::from).collect();
             }

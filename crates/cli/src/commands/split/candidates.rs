@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
     io,
     ops::Range,
     os::unix::fs::FileExt,
@@ -158,9 +157,9 @@ fn left_out(vma: &Vma) -> Option<(Reason, Bytes)> {
 /// Reads /proc/PID/mem: process_vm_readv(2) pins what it reads, for which the kernel copies pages that a fork
 /// shares.
 pub fn estimate_zeros(root: &Root, pid: u32, pages: &[Candidate], base: PageSize) -> Reading<ZeroEstimate> {
-    let file = match File::open(root.path(format!("proc/{pid}/mem"))) {
+    let file = match root.open(format!("proc/{pid}/mem")) {
         Ok(file) => file,
-        Err(error) => return Reading::unknown(format!("/proc/{pid}/mem: {error}")),
+        Err(error) => return Reading::unknown(error.to_string()),
     };
     let (mut zero, mut read, mut refused) = (Bytes::ZERO, Pages(0), None);
     let mut memory = Vec::new();

@@ -24,7 +24,7 @@ use super::{checked, owned};
 pub(crate) use read::text;
 pub use read::{content, link, names, open, open_named, read, read_text};
 pub use storage::stores_files;
-pub use write::{create_new, open_private, open_stream, open_to_add, open_to_set, private_dir, set};
+pub use write::{create, create_new, open_folder, open_private, open_stream, open_to_add, private_dir, set};
 
 /// The path of an open file, which leads to it whatever its name is now.
 pub fn path_of(file: &impl AsRawFd) -> PathBuf {

@@ -28,6 +28,18 @@ pub fn private_dir(path: &Path) -> io::Result<File> {
     Ok(dir)
 }
 
+/// Opens a folder, for its lock, or to sync its names to disk.
+pub fn open_folder(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)
+}
+
+/// Creates a file with `mode` for reading and writing, or empties the one that is there. Fails for a link.
+pub fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    let how = how.read(true).write(true).create(true).truncate(true).mode(mode);
+    super::read::regular(how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?)
+}
+
 /// Creates a file with `mode` for reading and writing. Fails if there is one, or a link of this name.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
@@ -42,21 +54,18 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     super::read::regular(how.open(path)?)
 }
 
-/// Writes `text` at once to an existing file of the kernel.
+/// Replaces the content of an existing file of the kernel with `text`, in one write.
 pub fn set(path: &Path, text: &str) -> io::Result<()> {
-    open_to_set(path)?.write_all(text.as_bytes())
-}
-
-/// Opens an existing file of the kernel for writing.
-pub fn open_to_set(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    super::read::regular(OpenOptions::new().write(true).custom_flags(flags).open(path)?)
+    existing(path, OpenOptions::new().write(true).truncate(true))?.write_all(text.as_bytes())
 }
 
 /// Opens an existing file of the kernel to which each write adds an entry.
 pub fn open_to_add(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    super::read::regular(OpenOptions::new().append(true).custom_flags(flags).open(path)?)
+    existing(path, OpenOptions::new().append(true))
+}
+
+fn existing(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
+    super::read::regular(how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?)
 }
 
 /// Opens what the user of a command named, or standard output by its name, to write at its end.

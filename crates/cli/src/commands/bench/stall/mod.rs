@@ -6,7 +6,6 @@ pub mod text;
 use std::{
     env,
     ffi::OsString,
-    fs,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{ExitCode, ExitStatus},
@@ -25,6 +24,7 @@ use hugewise_linux::{
     json,
     root::Root,
     settings::Setting,
+    sys::file,
     units::Bytes,
 };
 use hugewise_measure::{
@@ -257,7 +257,7 @@ pub fn run_fragment_worker(plan: &str) -> anyhow::Result<ExitCode> {
 /// Runs the test load of `bytes`, a number, in this process and prints the result as JSON.
 pub fn run_probe(bytes: &str) -> anyhow::Result<ExitCode> {
     // The OOM killer should end this process before other programs.
-    let _ = fs::write("/proc/self/oom_score_adj", "500");
+    let _ = file::set(Path::new("/proc/self/oom_score_adj"), "500");
     let probe = probe::run(serde_json::from_str(bytes)?).map_err(anyhow::Error::msg)?;
     print(&(serde_json::to_string(&probe)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
