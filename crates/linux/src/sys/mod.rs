@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod aliases;
+pub mod aside;
 pub mod cpuid;
 pub mod exit_stop;
 pub mod file;
@@ -19,6 +20,7 @@ pub mod process;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod ptrace;
 pub mod remote_memory;
+pub mod socket;
 pub mod thread;
 pub mod unmovable;
 
@@ -48,7 +50,16 @@ fn owned(result: impl Into<libc::c_long>) -> io::Result<File> {
 
 /// Waits at most `timeout` until `file` is readable; a signal to this process ends the wait early.
 pub fn wait_readable(file: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    wait_for(file, libc::POLLIN, timeout)
+}
+
+/// Waits at most `timeout` until `file` is writable; a signal to this process ends the wait early.
+pub fn wait_writable(file: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
+    wait_for(file, libc::POLLOUT, timeout)
+}
+
+fn wait_for(file: &impl AsRawFd, events: libc::c_short, timeout: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events, revents: 0 };
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
