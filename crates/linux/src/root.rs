@@ -24,9 +24,9 @@ pub struct Root {
 /// Largest command line, environment or name of a process, in bytes, all of which it can rewrite. The kernel accepts
 /// a quarter of the limit of the stack, 2 MiB by default, at its start (execve(2)).
 pub const MAX_PROCESS_TEXT_BYTES: u64 = 2 << 20;
-/// Largest list of the mappings of a process, in bytes: 65,530 mappings (`vm.max_map_count`), of which each takes about
-/// 700 bytes in smaps, and a path.
-const MAX_MAPPINGS_BYTES: u64 = 256 << 20;
+/// Largest list of the mappings of a process, in bytes: 65,530 mappings (`vm.max_map_count`) with their paths, as of a
+/// million mappings without.
+const MAX_MAPPINGS_BYTES: u64 = 64 << 20;
 /// Largest other file of the kernel, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -34,7 +34,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 fn limit(path: &Path) -> u64 {
     match path.file_name().and_then(OsStr::to_str) {
         Some("cmdline" | "environ" | "comm") => MAX_PROCESS_TEXT_BYTES,
-        Some("maps" | "smaps" | "numa_maps") => MAX_MAPPINGS_BYTES,
+        Some("maps" | "numa_maps") => MAX_MAPPINGS_BYTES,
         _ => MAX_FILE_BYTES,
     }
 }

@@ -273,6 +273,18 @@ Rss:                   4 kB
     }
 
     #[test]
+    fn what_a_process_or_tree_can_lengthen_is_limited() -> Result<(), Box<dyn Error>> {
+        let named = |length: usize| parse(&format!("c0-d0 rw-p 0 0:0 9 /{}\n", "x".repeat(length)));
+        let name = |length| named(length).map(|vmas| vmas[0].name.len()).map_err(|(line, _)| line);
+        assert_eq!((name(511), name(4096)), (Ok(512), Ok(512 + "…".len())));
+        let mut parser = Parser::default();
+        let endless = (0..10).try_for_each(|_| parser.feed(&[b'x'; 4096]));
+        assert!(endless.is_err_and(|(line, found)| line == 1 && found.len() < 1000));
+        assert!(parse(&format!("c0-d0 {} 0 0:0 0\n", "r".repeat(9))).is_err());
+        Ok(())
+    }
+
+    #[test]
     fn the_fields_for_the_reasons_are_read() -> Result<(), Box<dyn Error>> {
         let vmas = parse(TEXT).map_err(|(line, _)| line.to_string())?;
         assert_eq!((vmas[0].device, vmas[0].inode, vmas[0].offset), ((0, 15), 1052, 0));

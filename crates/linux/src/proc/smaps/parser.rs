@@ -25,6 +25,15 @@ pub struct Parser {
 /// The number, from 1, and the text of a line that cannot be parsed.
 pub type MalformedLine = (usize, String);
 
+/// Longest line, in bytes: a path of `PATH_MAX` whose every byte is printed as four (`\\012`).
+const MAX_LINE_BYTES: usize = 4 * 4096 + 128;
+/// Longest name that is kept, in bytes; of a longer one its beginning.
+const MAX_NAME_BYTES: usize = 512;
+/// Largest number of mappings; the kernel's default limit (`vm.max_map_count`) is 65,530.
+const MAX_MAPPINGS: usize = 1 << 20;
+/// Longest permissions, in bytes: `rwxp`.
+const MAX_PERMISSIONS_BYTES: usize = 8;
+
 const KEY_LEN: usize = 16;
 const VALUE_END: usize = 24;
 const LINE_LEN: usize = 28;
@@ -63,6 +72,10 @@ impl Parser {
         }
         let taken = self.take(piece)?;
         self.begun.extend_from_slice(&piece[taken..]);
+        if self.begun.len() > MAX_LINE_BYTES {
+            let beginning = self.begun.get(..MAX_NAME_BYTES).unwrap_or_default();
+            return Err((self.lines + 1, String::from_utf8_lossy(beginning).into_owned()));
+        }
         Ok(())
     }
 
@@ -129,7 +142,8 @@ impl Parser {
                 self.predict(line, counter);
             }
             None => {
-                let vma = header(line).ok_or_else(|| unreadable(self.lines))?;
+                let room = self.vmas.len() < MAX_MAPPINGS;
+                let vma = header(line).filter(|_| room).ok_or_else(|| unreadable(self.lines))?;
                 self.vmas.push(vma);
                 self.next = 0;
             }
@@ -248,7 +262,8 @@ fn header(line: &[u8]) -> Option<Vma> {
         (!word.is_empty()).then_some(word)
     };
     let (start, end) = (hex(word(b'-')?)?, hex(word(b' ')?)?);
-    let permissions = String::from_utf8_lossy(word(b' ')?).into_owned();
+    let permissions = word(b' ').filter(|permissions| permissions.len() <= MAX_PERMISSIONS_BYTES)?;
+    let permissions = String::from_utf8_lossy(permissions).into_owned();
     let offset = hex(word(b' ')?)?;
     let device = (hex(word(b':')?)?, hex(word(b' ')?)?);
     let inode = number(word(b' ')?)?;
@@ -258,7 +273,16 @@ fn header(line: &[u8]) -> Option<Vma> {
         offset,
         device,
         inode,
-        name: String::from_utf8_lossy(rest).into_owned(),
+        name: name(rest),
         ..Vma::default()
     })
+}
+
+fn name(text: &[u8]) -> String {
+    match text.get(..MAX_NAME_BYTES) {
+        Some(beginning) if text.len() > MAX_NAME_BYTES => {
+            String::from_utf8_lossy(beginning).into_owned() + "…"
+        }
+        _ => String::from_utf8_lossy(text).into_owned(),
+    }
 }
