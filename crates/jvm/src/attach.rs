@@ -4,10 +4,16 @@
 //! `.java_pidN`. Without that file, or with attach disabled, SIGQUIT would print a thread dump to the
 //! application's output, or end the process. It is sent only if neither can happen. N is the process ID in
 //! the process' own PID namespace; both files are in the process' own directories.
+//!
+//! The process may be hostile, or not answer: one deadline holds for all of a conversation, and after the first question
+//! without an answer no other is asked. Lookups in its directories may wait for its file system without an end, so that
+//! callers attach in a process aside ([`hugewise_linux::sys::aside`]). A process that is stopped is not connected to:
+//! the connection would stay in its queue, which has few places.
 
 use std::{
+    cell::{Cell, RefCell},
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io,
     os::{
         fd::AsRawFd,
         unix::{
@@ -17,24 +23,24 @@ use std::{
     },
     path::{Path, PathBuf},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hugewise_linux::{
-    proc::smaps,
+    proc::{halted, smaps},
     reading::Reason,
     root::Root,
-    sys::{file::inside, process},
+    sys::{aside::Deadline, conversation, file::inside, process},
 };
 
 use crate::regions::jvm::flag_is_set;
 
 /// Longest time until a JVM opens its socket; a long time to safepoint delays it.
 const SOCKET_TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Longest time until a JVM answers.
-const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(20);
+/// Longest conversation with a JVM: the limit of its answers together.
+pub const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Largest answer, in bytes: the memory map of a process with 10,000 threads has a few megabytes.
-const MAX_ANSWER_BYTES: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// `SigCgt` has signal n at bit n - 1.
 const SIGQUIT_BIT: u64 = 1 << 2;
 /// The thread that handles SIGQUIT; the kernel keeps 15 bytes of its name.
@@ -43,7 +49,10 @@ const NO_ATTACH: &str = "DisableAttachMechanism";
 
 /// A JVM with an open attach socket.
 #[derive(Debug)]
-pub struct Jvm {
+pub struct Jvm<'a> {
+    root: &'a Root,
+    /// Of the whole conversation.
+    deadline: Deadline<'a>,
     pid: u32,
     /// Effective user id of the process.
     owner: u32,
@@ -51,6 +60,10 @@ pub struct Jvm {
     folder: File,
     /// Name of the socket in `folder`.
     socket: String,
+    /// The connection that showed that the JVM listens, for the first question.
+    connected: RefCell<Option<UnixStream>>,
+    /// Whether a question was not answered.
+    is_silent: Cell<bool>,
 }
 
 /// Why a JVM could not be queried.
@@ -68,11 +81,17 @@ pub enum AttachError {
         source: io::Error,
     },
     /// The JVM did not open its socket in time.
-    #[error(
-        "attaching to process {0}: it opened no socket within {seconds} s; it may be stopped or busy",
-        seconds = SOCKET_TIME_LIMIT.as_secs()
-    )]
+    #[error("attaching to process {0}: it opened no socket in time; it may be busy")]
     NoSocket(u32),
+    /// A question was not answered, or one before it was not. The JVM may still do what it was asked.
+    #[error("process {pid} did not answer '{command}': {reason}")]
+    NoAnswer {
+        pid: u32,
+        command: String,
+        reason: String,
+        /// Whether the whole question was sent.
+        asked: bool,
+    },
     /// The JVM refused the command.
     #[error("process {pid} answered '{command}' with status {status}: {text}")]
     Answer {
@@ -94,9 +113,10 @@ struct Status {
     catches_quit: bool,
 }
 
-impl Jvm {
-    /// Connects to the JVM in process `pid`; starts its attach listener if necessary.
-    pub fn connect(root: &Root, pid: u32) -> Result<Jvm, AttachError> {
+impl<'a> Jvm<'a> {
+    /// Connects to the JVM in process `pid`; starts its attach listener if necessary. The conversation ends at
+    /// `deadline`.
+    pub fn connect(root: &'a Root, pid: u32, deadline: Deadline<'a>) -> Result<Jvm<'a>, AttachError> {
         let refused = |reason: String| AttachError::Refused { pid, reason };
         if !root.is_live() {
             return Err(refused("a captured tree has no running process".to_owned()));
@@ -109,11 +129,24 @@ impl Jvm {
                 "it runs as uid {theirs}, and hugewise as uid {ours}; run hugewise as that user or as root"
             )));
         }
+        if let Some(reason) = halted::reason(root, pid) {
+            return Err(refused(reason.to_owned()));
+        }
         // A symbolic link in a container could lead outside of it.
         let folder = inside::directory(&root.path(format!("proc/{pid}/root")), Path::new("tmp"))
             .map_err(|error| refused(format!("its /tmp is not an accessible directory: {error}")))?;
         let owner = status.effective_uid;
-        let jvm = Jvm { pid, owner, folder, socket: format!(".java_pid{}", status.own_pid) };
+        let socket = format!(".java_pid{}", status.own_pid);
+        let jvm = Jvm {
+            root,
+            deadline,
+            pid,
+            owner,
+            folder,
+            socket,
+            connected: RefCell::default(),
+            is_silent: Cell::default(),
+        };
         if jvm.is_listening()? {
             return Ok(jvm);
         }
@@ -125,10 +158,13 @@ impl Jvm {
         )?;
         process::quit_process(pid, || check_attachable(root, pid).is_ok())
             .map_err(|source| AttachError::Io { pid, step: "SIGQUIT".to_owned(), source })?;
-        let begin = Instant::now();
+        let until = deadline.at_most(SOCKET_TIME_LIMIT);
         let mut pause = Duration::from_millis(5);
-        while begin.elapsed() < SOCKET_TIME_LIMIT {
-            thread::sleep(pause);
+        while let Ok(left) = until.left() {
+            thread::sleep(pause.min(left));
+            if let Some(reason) = halted::reason(root, pid) {
+                return Err(refused(reason.to_owned()));
+            }
             if jvm.is_listening()? {
                 return Ok(jvm);
             }
@@ -139,8 +175,14 @@ impl Jvm {
 
     /// The answer to a diagnostic command, as `jcmd PID COMMAND` prints it.
     pub fn command(&self, command: &str) -> Result<String, AttachError> {
-        let failed = |source| AttachError::Io { pid: self.pid, step: format!("'{command}'"), source };
-        let answer = self.converse(command).map_err(failed)?;
+        let asked = Cell::new(false);
+        let failed = |source: io::Error| AttachError::NoAnswer {
+            pid: self.pid,
+            command: command.to_owned(),
+            reason: source.to_string(),
+            asked: asked.get(),
+        };
+        let answer = self.converse(command, &asked).map_err(failed)?;
         let answer = String::from_utf8_lossy(&answer);
         let (status, text) = answer.split_once('\n').unwrap_or((&answer, ""));
         if status != "0" {
@@ -154,34 +196,35 @@ impl Jvm {
         Ok(text.to_owned())
     }
 
-    fn converse(&self, command: &str) -> io::Result<Vec<u8>> {
+    /// Whether the JVM has not answered a question.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.get()
+    }
+
+    fn converse(&self, command: &str, asked: &Cell<bool>) -> io::Result<Vec<u8>> {
         if command.contains('\0') {
             let error = "a command must not contain a zero byte";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        let mut stream = self.stream()?;
-        stream.set_write_timeout(Some(ANSWER_TIME_LIMIT))?;
-        // Protocol version, operation, and its three arguments.
-        stream.write_all(format!("1\0jcmd\0{command}\0\0\0").as_bytes())?;
-        let begin = Instant::now();
-        let mut answer = Vec::new();
-        let mut piece = [0; 1 << 16];
-        loop {
-            let left = ANSWER_TIME_LIMIT.saturating_sub(begin.elapsed());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut piece) {
-                Ok(0) => return Ok(answer),
-                Ok(read) => answer.extend_from_slice(&piece[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-            if answer.len() as u64 > MAX_ANSWER_BYTES {
-                return Err(io::Error::other("the answer is too long"));
-            }
+        if self.is_silent() {
+            return Err(io::Error::other("it has not answered the question before"));
         }
+        let answer = self.ask(command, asked);
+        self.is_silent.set(answer.is_err());
+        answer
+    }
+
+    fn ask(&self, command: &str, asked: &Cell<bool>) -> io::Result<Vec<u8>> {
+        let goes_on =
+            || halted::reason(self.root, self.pid).map_or(Ok(()), |reason| Err(io::Error::other(reason)));
+        goes_on()?;
+        let connected = self.connected.take();
+        let stream = connected.map_or_else(|| self.stream(), Ok)?;
+        // Protocol version, operation, and its three arguments.
+        let question = format!("1\0jcmd\0{command}\0\0\0");
+        conversation::send(&stream, question.as_bytes(), &self.deadline)?;
+        asked.set(true);
+        conversation::receive(&stream, MAX_ANSWER_BYTES, &self.deadline, goes_on)
     }
 
     /// The path of the JVM's /tmp, whatever its file system contains now.
@@ -197,13 +240,16 @@ impl Jvm {
         if !found.file_type().is_socket() || found.uid() != owner {
             return Err(io::Error::other(format!("it is not a socket of uid {owner}, the process' user")));
         }
-        UnixStream::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()))
+        conversation::connect(&socket, &self.deadline.at_most(SOCKET_TIME_LIMIT))
     }
 
     /// Whether the JVM's socket exists and accepts connections.
     fn is_listening(&self) -> Result<bool, AttachError> {
         match self.stream() {
-            Ok(_) => Ok(true),
+            Ok(stream) => {
+                self.connected.replace(Some(stream));
+                Ok(true)
+            }
             // A socket left by an earlier process with this ID accepts no connection.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
@@ -297,7 +343,11 @@ fn may_disable_attach(root: &Root, pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::{fs::symlink, net::UnixListener};
+    use std::{
+        io::{Read, Write},
+        os::unix::{fs::symlink, net::UnixListener},
+        time::Instant,
+    };
 
     use proptest::prelude::*;
 
@@ -329,54 +379,118 @@ mod tests {
         Ok(())
     }
 
-    fn jvm(folder: &Path, owner: u32) -> io::Result<Jvm> {
-        Ok(Jvm { pid: 1, owner, folder: File::open(folder)?, socket: "socket".to_owned() })
+    fn jvm<'a>(root: &'a Root, folder: &Path, owner: u32) -> io::Result<Jvm<'a>> {
+        Ok(Jvm {
+            root,
+            deadline: Deadline::after(Duration::from_secs(30), None),
+            pid: std::process::id(),
+            owner,
+            folder: File::open(folder)?,
+            socket: "socket".to_owned(),
+            connected: RefCell::default(),
+            is_silent: Cell::default(),
+        })
     }
 
     #[test]
     fn only_a_socket_of_the_process_is_used() -> io::Result<()> {
         let (folder, elsewhere) = (tempfile::tempdir()?, tempfile::tempdir()?);
-        let ours = process::effective_uid();
-        assert!(!jvm(folder.path(), ours)?.is_listening().map_err(io::Error::other)?, "there is none");
+        let (root, ours) = (Root::live(), process::effective_uid());
+        assert!(!jvm(&root, folder.path(), ours)?.is_listening().map_err(io::Error::other)?, "there is none");
         let bait = elsewhere.path().join("socket");
         let _listener = UnixListener::bind(&bait)?;
-        assert!(jvm(elsewhere.path(), ours)?.is_listening().map_err(io::Error::other)?);
-        assert!(jvm(elsewhere.path(), ours + 1)?.is_listening().is_err(), "a socket of another user");
+        assert!(jvm(&root, elsewhere.path(), ours)?.is_listening().map_err(io::Error::other)?);
+        assert!(jvm(&root, elsewhere.path(), ours + 1)?.is_listening().is_err(), "a socket of another user");
         symlink(&bait, folder.path().join("socket"))?;
-        assert!(jvm(folder.path(), ours)?.is_listening().is_err(), "a link to a socket");
+        assert!(jvm(&root, folder.path(), ours)?.is_listening().is_err(), "a link to a socket");
         Ok(())
     }
 
-    fn served(answer: &'static [u8]) -> io::Result<(tempfile::TempDir, Jvm)> {
-        let folder = tempfile::tempdir()?;
-        let listener = UnixListener::bind(folder.path().join("socket"))?;
-        thread::spawn(move || -> io::Result<()> {
-            let (mut stream, _) = listener.accept()?;
-            let mut asked = [0; 17];
-            stream.read_exact(&mut asked)?;
-            stream.write_all(if asked == *b"1\0jcmd\0VM.info\0\0\0" { answer } else { b"7\nwhat?" })
-        });
-        let jvm = jvm(folder.path(), process::effective_uid())?;
-        Ok((folder, jvm))
+    /// A JVM that gives these answers, one to each connection, or none to the rest.
+    fn served(folder: &Path, answers: &'static [&'static [u8]]) -> io::Result<thread::JoinHandle<usize>> {
+        let listener = UnixListener::bind(folder.join("socket"))?;
+        listener.set_nonblocking(true)?;
+        Ok(thread::spawn(move || {
+            let (mut connections, begin) = (Vec::new(), Instant::now());
+            while begin.elapsed() < Duration::from_secs(2) {
+                let Ok((mut stream, _)) = listener.accept() else {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                };
+                let mut asked = [0; 17];
+                let _ = stream.read_exact(&mut asked);
+                match answers.get(connections.len()) {
+                    Some(answer) if asked == *b"1\0jcmd\0VM.info\0\0\0" => drop(stream.write_all(answer)),
+                    Some(_) => drop(stream.write_all(b"7\nwhat?")),
+                    None => {
+                        connections.push(Some(stream));
+                        continue;
+                    }
+                }
+                connections.push(None);
+            }
+            connections.len()
+        }))
     }
 
     #[test]
     fn an_answer_comes_back_and_a_refusal_is_an_error() -> io::Result<()> {
-        let (_folder, jvm) = served(b"0\nHeap address: 0x1\nmore\n")?;
+        let (root, folder) = (Root::live(), tempfile::tempdir()?);
+        served(
+            folder.path(),
+            &[b"0\nHeap address: 0x1\nmore\n", b"1\njava.lang.IllegalArgumentException: Unknown\n"],
+        )?;
+        let jvm = jvm(&root, folder.path(), process::effective_uid())?;
         assert_eq!(jvm.command("VM.info").ok().as_deref(), Some("Heap address: 0x1\nmore\n"));
-        let (_folder, jvm) = served(b"1\njava.lang.IllegalArgumentException: Unknown\n")?;
         let error = jvm.command("VM.info").map_err(|error| error.to_string());
         assert!(error.is_err_and(|text| text.contains("status 1") && text.contains("Unknown")));
-        assert!(jvm.command("VM\0info").is_err());
+        assert!(jvm.command("VM\0info").is_err() && !jvm.is_silent());
+        Ok(())
+    }
+
+    #[test]
+    fn after_a_question_without_an_answer_no_other_is_asked() -> io::Result<()> {
+        let (root, folder) = (Root::live(), tempfile::tempdir()?);
+        let server = served(folder.path(), &[])?;
+        let mut jvm = jvm(&root, folder.path(), process::effective_uid())?;
+        jvm.deadline = Deadline::after(Duration::from_millis(300), None);
+        assert!(jvm.is_listening().is_ok_and(|listens| listens));
+        let not_answered = |asked_before| {
+            let asked = jvm.command("VM.info");
+            matches!(asked, Err(AttachError::NoAnswer { asked, .. }) if asked == asked_before)
+        };
+        assert!(not_answered(true) && jvm.is_silent() && not_answered(false));
+        // The connection that showed that it listens is that of the question.
+        assert!(server.join().is_ok_and(|connections| connections == 1));
+        Ok(())
+    }
+
+    #[test]
+    fn a_stopped_process_is_not_connected_to() -> io::Result<()> {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn()?;
+        let kill = |signal: &str| {
+            std::process::Command::new("kill").args([signal, &child.id().to_string()]).status()
+        };
+        kill("-STOP")?;
+        let root = Root::live();
+        while halted::reason(&root, child.id()).is_none() {
+            thread::yield_now();
+        }
+        let refused = Jvm::connect(&root, child.id(), Deadline::after(TIME_LIMIT, None));
+        let refused = refused.map_err(|error| error.to_string());
+        kill("-KILL")?;
+        child.wait()?;
+        assert!(refused.is_err_and(|text| text.ends_with(": it is stopped")));
         Ok(())
     }
 
     #[test]
     fn a_process_that_does_not_listen_is_left_alone() {
+        let root = Root::live();
         // This process does not catch SIGQUIT, which would end it.
-        let refused = Jvm::connect(&Root::live(), std::process::id());
+        let refused = Jvm::connect(&root, std::process::id(), Deadline::after(TIME_LIMIT, None));
         assert!(refused.is_err_and(|error| matches!(error, AttachError::Refused { .. })));
-        assert!(Jvm::connect(&Root::live(), u32::MAX).is_err());
+        assert!(Jvm::connect(&root, u32::MAX, Deadline::after(TIME_LIMIT, None)).is_err());
     }
 
     proptest! {

@@ -39,7 +39,7 @@ fn what(is_zgc: bool) -> String {
 }
 
 /// Files into which a running JVM logs its pauses.
-pub fn files(jvm: &Jvm) -> Result<Vec<LogFile>, AttachError> {
+pub fn files(jvm: &Jvm<'_>) -> Result<Vec<LogFile>, AttachError> {
     Ok(listed(&jvm.command("VM.log list")?))
 }
 
@@ -49,7 +49,7 @@ pub fn listed(answer: &str) -> Vec<LogFile> {
 }
 
 /// Makes a running JVM log pauses and safepoints into `file` as well. `file` contains no space and no quote.
-pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
+pub fn switch_on(jvm: &Jvm<'_>, file: &str) -> Result<(), AttachError> {
     let flags = jvm.command("VM.flags")?;
     let is_on = |name: &str| flags.split_whitespace().any(|flag| flag.strip_prefix("-XX:+") == Some(name));
     let what = what(Collector::selected(is_on) == Some(Collector::Z));
@@ -60,7 +60,7 @@ pub fn switch_on(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
 }
 
 /// Stops logging into `file`; does nothing if that is already off.
-pub fn switch_off(jvm: &Jvm, file: &str) -> Result<(), AttachError> {
+pub fn switch_off(jvm: &Jvm<'_>, file: &str) -> Result<(), AttachError> {
     let is_on = |text: &str| text.lines().any(|line| line.contains(&format!("file={file} ")));
     // If it is already off, the command would create the file again.
     if is_on(&jvm.command("VM.log list")?) {

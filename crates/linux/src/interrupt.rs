@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -14,14 +14,25 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicUsize>);
 
+/// The flag of this process, once the handlers are installed.
+static INSTALLED: OnceLock<Interrupt> = OnceLock::new();
+
 impl Interrupt {
     /// Installs the signal handlers, permanently.
     pub fn install() -> io::Result<Interrupt> {
+        if let Some(installed) = INSTALLED.get() {
+            return Ok(installed.clone());
+        }
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_usize(signal, Arc::clone(&interrupt.0), signal as usize)?;
         }
-        Ok(interrupt)
+        Ok(INSTALLED.get_or_init(|| interrupt).clone())
+    }
+
+    /// The flag of this process; `None` if it has no handlers, so that a signal ends it at once.
+    pub fn installed() -> Option<&'static Interrupt> {
+        INSTALLED.get()
     }
 
     /// The signal received; `None` if there was none.

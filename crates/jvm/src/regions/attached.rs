@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use hugewise_linux::{proc::smaps::Vma, root::Root};
+use hugewise_linux::{proc::smaps::Vma, root::Root, sys::aside::Deadline};
 
 use super::{NamedRange, Naming, Source, answers, claims::Claims, range_at};
-use crate::attach::Jvm;
+use crate::attach::{Jvm, TIME_LIMIT};
 
 type Parser = fn(&str) -> Vec<NamedRange>;
 
@@ -19,7 +19,7 @@ const MAP: &str = "System.map";
 
 /// Queries the JVM in process `pid`; its answers override the passive names.
 pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
-    let jvm = match Jvm::connect(root, pid) {
+    let jvm = match Jvm::connect(root, pid, Deadline::after(TIME_LIMIT, None)) {
         Ok(jvm) => jvm,
         Err(error) => return naming.notes.push(error.to_string()),
     };
@@ -35,8 +35,11 @@ pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {
             commands.push(command.to_owned());
         }
         reported.push(normal(ranges, vmas));
+        if jvm.is_silent() {
+            break;
+        }
     }
-    if reported[0].is_empty() {
+    if reported[0].is_empty() && !jvm.is_silent() {
         naming.notes.push(
             "the JVM runs without -XX:NativeMemoryTracking and cannot list all its memory; regions missing in \
              its answers are named passively"

@@ -1,5 +1,6 @@
 //! The control group limits of this process, in cgroup v1, v2, or both.
 
+pub mod frozen;
 pub mod processes;
 #[cfg(test)]
 mod tests;

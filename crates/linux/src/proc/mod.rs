@@ -1,6 +1,7 @@
 //! Readings of /proc: the machine, its processes and their threads.
 
 pub mod fields;
+pub mod halted;
 pub mod limits;
 pub mod meminfo;
 pub mod pressure;

@@ -6,6 +6,7 @@
 
 pub mod aliases;
 pub mod aside;
+pub mod conversation;
 pub mod cpuid;
 pub mod exit_stop;
 pub mod file;

@@ -14,6 +14,7 @@
 
 pub mod below;
 mod channel;
+mod reading;
 #[cfg(test)]
 mod tests;
 
