@@ -1,8 +1,8 @@
 //! Final values of a JVM's flags, printed by the `java` that will run, with its own options.
 
-use std::{collections::BTreeMap, env, ffi::OsString, io, path::PathBuf, process::Command, time::Duration};
+use std::{collections::BTreeMap, env, ffi::OsString, io, path::PathBuf, time::Duration};
 
-use hugewise_linux::{bounded_run, empty_folder, units::Bytes};
+use hugewise_linux::{bounded_run, empty_folder, sys::process::Program, units::Bytes};
 use tempfile::TempDir;
 
 use crate::{
@@ -70,10 +70,12 @@ pub fn final_flags(line: &LaunchLine) -> Result<FinalFlags, FlagsError> {
 fn final_flags_within(line: &LaunchLine, timeout: Duration) -> Result<FinalFlags, FlagsError> {
     with_unlisted_flags(line, &|options| {
         let flags_command = flags_command(line, options)?;
-        let program = flags_command.command.get_program().to_string_lossy().into_owned();
+        let program = flags_command.command.name();
         let java = line.java.clone();
-        match bounded_run::run_with_timeout(flags_command.command, None, timeout) {
-            Ok(Some(printed)) => parse_output(java, printed.succeeded, &printed.stdout, &printed.stderr),
+        match bounded_run::run_with_timeout(flags_command.command, timeout) {
+            Ok(Some(printed)) => {
+                parse_output(java, printed.status.success(), &printed.stdout, &printed.stderr)
+            }
             Ok(None) => Err(FlagsError::TimedOut { java, limit: timeout }),
             // With a wrapper, its first word may be the program that is missing.
             Err(source) => Err(FlagsError::Start { java: program, source }),
@@ -127,7 +129,7 @@ pub(crate) fn parse_output(
 /// Command that makes a JVM print its flags, and the empty directory in which it runs.
 pub(crate) struct FlagsCommand {
     /// Must be started before the directory is removed.
-    pub command: Command,
+    pub command: Program,
     _folder: TempDir,
 }
 
@@ -155,7 +157,7 @@ pub(crate) fn flags_command(line: &LaunchLine, options: &[String]) -> Result<Fla
     }
     let words = line.command();
     let (program, arguments) = words.split_first().unwrap_or((&line.java, &[]));
-    let mut command = Command::new(program);
+    let mut command = Program::new(program);
     command.args(arguments).envs(asked.variables).current_dir(folder.path());
     if let Some(path) = absolute_search_path() {
         command.env("PATH", path);

@@ -1,68 +1,57 @@
 //! Runs a program within a time limit and captures its output.
 
 use std::{
-    io::{self, Read},
-    net::Shutdown,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    process::{Command, Stdio},
-    thread,
+    io,
+    process::ExitStatus,
     time::{Duration, Instant},
 };
 
-use crate::{sys::process::GroupLeader, users::User};
+use crate::{captured_output::CapturedOutput, interrupt::Interrupt, sys::process::Program};
 
-/// Limit of each output stream, in bytes; a program that prints more blocks until the time limit.
-const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+/// Largest part of each output stream that is kept, in bytes.
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
+/// Time between two looks at the interrupt.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Exit status and output of a program; invalid UTF-8 is replaced.
+#[derive(Debug)]
 pub struct Printed {
-    pub succeeded: bool,
+    pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Runs `command` with empty standard input, as [`GroupLeader::start_as`] if there is a `user`. `None` if it did not
-/// end within `timeout`; it and its process group are then killed.
-pub fn run_with_timeout(
-    mut command: Command,
-    user: Option<User>,
-    timeout: Duration,
-) -> io::Result<Option<Printed>> {
-    let (stdout, theirs) = UnixStream::pair()?;
-    command.stdin(Stdio::null()).stdout(OwnedFd::from(theirs));
-    let (stderr, theirs) = UnixStream::pair()?;
-    command.stderr(OwnedFd::from(theirs));
-    let mut child = match user {
-        Some(user) => GroupLeader::start_as(&mut command, user)?,
-        None => GroupLeader::start(&mut command, false)?,
-    };
-    // Closes this process' copies of the write ends; otherwise the readers would never see the end of file.
-    drop(command);
-    let readers = [&stdout, &stderr].map(|stream| {
-        stream.try_clone().map(|stream| {
-            thread::spawn(move || {
-                let mut bytes = Vec::new();
-                let read = stream.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes);
-                read.map(|_| String::from_utf8_lossy(&bytes).into_owned())
-            })
-        })
-    });
+/// Runs `program` with empty standard input. `None` if it did not end within `timeout`; it and its process group are
+/// then killed. An error of kind `Interrupted` after SIGINT, SIGTERM or SIGHUP.
+pub fn run_with_timeout(program: Program, timeout: Duration) -> io::Result<Option<Printed>> {
+    run(program, timeout, &Interrupt::installed().cloned().unwrap_or_default())
+}
+
+/// Like [`run_with_timeout`], regardless of signals: for steps that put something back.
+pub fn run_regardless_of_signals(program: Program, timeout: Duration) -> io::Result<Option<Printed>> {
+    run(program, timeout, &Interrupt::default())
+}
+
+fn run(mut program: Program, timeout: Duration, interrupt: &Interrupt) -> io::Result<Option<Printed>> {
+    program.stdin(std::process::Stdio::null());
+    let output = CapturedOutput::of(&mut program, MAX_OUTPUT_BYTES)?;
     let begin = Instant::now();
+    let mut child = program.start()?;
     let ended = loop {
         let left = timeout.saturating_sub(begin.elapsed());
-        match child.wait(left)? {
+        match child.wait(left.min(INTERVAL))? {
+            Some(ended) => break Some(ended),
+            None if interrupt.signal().is_some() => return Err(interrupted()),
             None if left.is_zero() => break None,
             None => {}
-            Some(ended) => break Some(ended),
         }
     };
     drop(child);
-    // A process that left the group may keep its write ends open. Bytes already written stay readable.
-    for stream in [&stdout, &stderr] {
-        let _ = stream.shutdown(Shutdown::Both);
-    }
-    let [stdout, stderr] =
-        readers.map(|reader| reader?.join().map_err(|_| io::Error::other("the output could not be read"))?);
-    let (stdout, stderr) = (stdout?, stderr?);
-    Ok(ended.map(|ended| Printed { succeeded: ended.status.success(), stdout, stderr }))
+    let [stdout, stderr] = output.finish()?;
+    Ok(ended.map(|ended| Printed { status: ended.status, stdout, stderr }))
+}
+
+/// The error of a step that a signal has ended.
+pub fn interrupted() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "interrupted")
 }

@@ -35,6 +35,12 @@ impl Interrupt {
         INSTALLED.get()
     }
 
+    /// One that has received a signal.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn received(signal: i32) -> Interrupt {
+        Interrupt(Arc::new(AtomicUsize::new(signal.unsigned_abs() as usize)))
+    }
+
     /// The signal received; `None` if there was none.
     pub fn signal(&self) -> Option<i32> {
         match self.0.load(Ordering::Relaxed) {

@@ -8,6 +8,7 @@ pub mod action;
 pub mod bounded_run;
 pub mod c_library;
 pub mod capture;
+mod captured_output;
 pub mod cgroup;
 pub mod cpu;
 pub mod empty_folder;

@@ -1,8 +1,18 @@
 //! Services of systemd.
 
-use std::{fmt, io, os::unix::process::CommandExt, process::Command};
+use std::{fmt, io, process::Stdio, time::Duration};
 
 use serde::{Deserialize, Serialize};
+
+use crate::{
+    bounded_run::{self, Printed},
+    sys::process::{GroupLeader, Program},
+};
+
+/// Time limit of a question; systemd answers in some milliseconds.
+const QUESTION_TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit of a job. systemd limits the start and the end of a unit itself, usually to 90 s each.
+const JOB_TIME_LIMIT: Duration = Duration::from_secs(900);
 
 /// Ending of the units that start a program.
 const ENDING: &str = ".service";
@@ -28,7 +38,7 @@ impl Unit {
 
     /// Its main process; `None` if it does not run.
     pub fn main_process(&self) -> io::Result<Option<u32>> {
-        let pid = systemctl(&["show", "--property=MainPID", "--value", &self.0])?;
+        let pid = ask(&["show", "--property=MainPID", "--value", &self.0])?;
         Ok(pid.trim().parse().ok().filter(|pid| *pid != 0))
     }
 }
@@ -39,19 +49,36 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Runs systemctl(1) to its end; returns what it printed, or an error with its message.
+/// Asks systemd by systemctl(1), which changes nothing; returns what it printed, or an error with its message.
+fn ask(arguments: &[&str]) -> io::Result<String> {
+    let ran = bounded_run::run_with_timeout(systemctl_with(arguments)?, QUESTION_TIME_LIMIT);
+    printed(arguments, ran, QUESTION_TIME_LIMIT)
+}
+
+/// Runs systemctl(1) to its end, regardless of signals; returns what it printed, or an error with its message.
 pub fn systemctl(arguments: &[&str]) -> io::Result<String> {
+    let ran = bounded_run::run_regardless_of_signals(systemctl_with(arguments)?, JOB_TIME_LIMIT);
+    printed(arguments, ran, JOB_TIME_LIMIT)
+}
+
+/// Starts a unit; the process ends when the unit has started, or has failed.
+pub fn start(unit: &Unit, stdout: Stdio, stderr: Stdio) -> io::Result<GroupLeader> {
+    let mut program = systemctl_with(&["start", unit.name()])?;
+    program.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    program.start()
+}
+
+fn systemctl_with(arguments: &[&str]) -> io::Result<Program> {
+    let mut program = Program::of_system("systemctl")?;
+    program.args(arguments);
+    Ok(program)
+}
+
+fn printed(arguments: &[&str], ran: io::Result<Option<Printed>>, limit: Duration) -> io::Result<String> {
     let failed = |why: String| io::Error::other(format!("systemctl {}: {why}", arguments.join(" ")));
-    // Ctrl-C does not interrupt it.
-    let ran = Command::new("systemctl")
-        .args(arguments)
-        .process_group(0)
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
-    match ran.status.success() {
-        true => Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
-        false => Err(failed(String::from_utf8_lossy(&ran.stderr).trim().to_owned())),
-    }
+    let ran = ran.map_err(|error| failed(error.to_string()))?;
+    let ran = ran.ok_or_else(|| failed(format!("it did not end within {} s", limit.as_secs())))?;
+    if ran.status.success() { Ok(ran.stdout) } else { Err(failed(ran.stderr.trim().to_owned())) }
 }
 
 /// A line of a file for `EnvironmentFile=`.

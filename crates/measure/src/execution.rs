@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, ErrorKind, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use hugewise_linux::{
     root::Root,
     sys::{
         exit_stop, file,
-        process::{ChildExit, GroupLeader, monotonic_ns},
+        process::{ChildExit, GroupLeader, Program, monotonic_ns},
     },
     users::Account,
 };
@@ -69,14 +69,14 @@ impl Launch {
         let Some((program, arguments)) = self.command.split_first() else {
             return Err(failed(io::Error::new(ErrorKind::InvalidInput, "no program was named")));
         };
-        let mut command = Command::new(program);
+        let mut command = Program::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
+        command.thp_disabled(self.thp_disabled);
         self.set_environment(&mut command);
-        match &self.user {
-            Some(user) => GroupLeader::start_for(&mut command, user, self.thp_disabled),
-            None => GroupLeader::start(&mut command, self.thp_disabled),
+        if let Some(user) = &self.user {
+            command.as_user(user);
         }
-        .map_err(failed)
+        command.start().map_err(failed)
     }
 
     /// The program, for messages.
@@ -85,7 +85,7 @@ impl Launch {
     }
 
     /// Sets and removes the environment variables of `command`.
-    pub(crate) fn set_environment(&self, command: &mut Command) {
+    pub(crate) fn set_environment(&self, command: &mut Program) {
         for (variable, value) in &self.environment {
             match value {
                 Some(value) => command.env(variable, value),
@@ -312,12 +312,7 @@ mod tests {
 
     #[test]
     fn what_ends_quickly_is_not_started_after_a_signal() -> Result<(), Box<dyn Error>> {
-        let interrupt = Interrupt::install()?;
-        let own = std::process::id().to_string();
-        Command::new("sh").args(["-c", "kill -s HUP \"$0\"", &own]).status()?;
-        while interrupt.signal().is_none() {
-            thread::yield_now();
-        }
+        let interrupt = Interrupt::received(1);
         let launch = Launch { command: vec!["true".into()], ..Launch::default() };
         let mut observer = Observer::new(&Root::live(), RegionOfInterest::Reported, None);
         let scratch = scratch_dir()?;

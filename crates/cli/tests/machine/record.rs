@@ -8,8 +8,15 @@ use std::{
     process::Command,
 };
 
-use hugewise_jvm::{attach::Jvm, jdks::Jdk, log_control};
-use hugewise_linux::{root::Root, sys::process::monotonic_ns};
+use hugewise_jvm::{
+    attach::{self, Jvm},
+    jdks::Jdk,
+    log_control,
+};
+use hugewise_linux::{
+    root::Root,
+    sys::{aside::Deadline, process::monotonic_ns},
+};
 use hugewise_record::recording::{Cause, EndReason, Ending, Evidence, Header, Line, Reader};
 use tempfile::TempDir;
 
@@ -86,7 +93,9 @@ impl AllocatingJvm {
         let running = Running::start(&mut java)?;
         let pid = running.child.id();
         let churning = AllocatingJvm { running: Some(running), pid, _folder: folder };
-        wait_until("the JVM answers", || Ok(Jvm::connect(&Root::live(), churning.pid()).is_ok()))?;
+        wait_until("the JVM answers", || {
+            Ok(Jvm::connect(&Root::live(), churning.pid(), Deadline::of_reading(attach::TIME_LIMIT)).is_ok())
+        })?;
         Ok(churning)
     }
 
@@ -96,7 +105,12 @@ impl AllocatingJvm {
 
     /// Number of log files that the JVM writes.
     pub fn logs(&self) -> Result<usize, Box<dyn Error>> {
-        Ok(log_control::files(&Jvm::connect(&Root::live(), self.pid())?)?.len())
+        Ok(log_control::files(&Jvm::connect(
+            &Root::live(),
+            self.pid(),
+            Deadline::of_reading(attach::TIME_LIMIT),
+        )?)?
+        .len())
     }
 
     pub fn end(mut self) -> TestResult {

@@ -24,7 +24,7 @@ use hugewise_linux::{
     proc::smaps::{self, Vma},
     root::Root,
     settings::Setting,
-    sys::pagemap,
+    sys::{aside::Deadline, pagemap},
     units::{Bytes, PageSize},
 };
 
@@ -260,7 +260,8 @@ fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> TestRes
     let options = [options, &["-XX:NativeMemoryTracking=detail"]].concat();
     let running = Running::start(jdk, &options, folder)?;
     // Attaching starts a listener thread, whose stack exists from here on.
-    let jvm = attach::Jvm::connect(&Root::live(), running.pid())?;
+    let root = Root::live();
+    let jvm = attach::Jvm::connect(&root, running.pid(), Deadline::of_reading(attach::TIME_LIMIT))?;
     let map = jvm.command("VM.native_memory detail")?;
     let vmas = running.vmas()?;
     for attach in [false, true] {

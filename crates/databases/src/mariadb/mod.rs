@@ -11,9 +11,8 @@ mod variables;
 
 use std::{
     env, io,
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::fs::chown,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -23,9 +22,9 @@ use hugewise_linux::{
     proc::smaps::Vma,
     rehearsal::{self, Conditions, Ending, Placement, Rehearsal, SimulatedPools},
     root::Root,
-    sys::process,
+    sys::process::{self, Program},
     units::{Bytes, PageSize},
-    users::{Account, User},
+    users::Account,
 };
 use tempfile::TempDir;
 
@@ -131,10 +130,8 @@ impl Server {
         let user = line::user(&all);
         let account = account(user)?;
         // As the user, the server reads the files only that this user may read.
-        let read = account
-            .as_ref()
-            .map(|account| options_of_files(&program, line, Some(account.user)))
-            .transpose()?;
+        let read =
+            account.as_ref().map(|account| options_of_files(&program, line, Some(account))).transpose()?;
         let mut server = Server {
             program,
             settings: Settings::default(),
@@ -229,19 +226,13 @@ impl Server {
     }
 
     /// The program, as the server's user.
-    fn command(&self, folder: &Path) -> Command {
-        let mut command = Command::new(&self.program);
-        command.env_clear();
-        command.envs(VARIABLES.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+    fn command(&self, folder: &Path) -> Program {
+        let mut command = command(&self.program, self.account.as_ref());
         command.env("TMPDIR", folder);
-        if let Some(account) = &self.account {
-            // std drops the supplementary groups before it changes the user.
-            command.uid(account.user.uid).gid(account.user.gid);
-        }
         command
     }
 
-    fn rehearse(&self, command: Command, conditions: &Conditions<'_>) -> Result<Rehearsal, MariadbError> {
+    fn rehearse(&self, command: Program, conditions: &Conditions<'_>) -> Result<Rehearsal, MariadbError> {
         let program = || self.program.clone();
         rehearsal::rehearse(command, conditions).map_err(|source| match source.kind() {
             io::ErrorKind::TimedOut => MariadbError::TimedOut { program: program() },
@@ -273,19 +264,31 @@ pub fn runs_in(vmas: &[Vma]) -> bool {
     program::runs_in(vmas, &line::NAMES)
 }
 
-/// The options that the server reads from its option files, as `user`, or as the user of this process.
+/// The program, as the server's user, or as the user of this process.
+fn command(program: &Path, account: Option<&Account>) -> Program {
+    let mut command = Program::new(program);
+    command.env_clear();
+    // Also `HOME`, whose option file is read before the server changes its user.
+    command.envs(VARIABLES.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+    if let Some(account) = account {
+        command.as_user(account);
+    }
+    command
+}
+
+/// The options that the server reads from its option files, as this user, or as the user of this process.
 fn options_of_files(
     program: &Path,
     line: &MariadbLine,
-    user: Option<User>,
+    account: Option<&Account>,
 ) -> Result<Vec<String>, MariadbError> {
-    let mut command = Command::new(program);
+    let mut command = command(program, account);
     command.args(line.of_option_files()).arg("--print-defaults");
     let start = |source| MariadbError::Start { program: program.to_owned(), source };
-    let printed = bounded_run::run_with_timeout(command, user, TIME_LIMIT)
+    let printed = bounded_run::run_with_timeout(command, TIME_LIMIT)
         .map_err(start)?
         .ok_or_else(|| MariadbError::TimedOut { program: program.to_owned() })?;
-    if !printed.succeeded {
+    if !printed.status.success() {
         let detail = printed.stderr.lines().take(MAX_MESSAGES).collect::<Vec<_>>().join(" / ");
         return Err(MariadbError::Refused { program: program.to_owned(), detail });
     }

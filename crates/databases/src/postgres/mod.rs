@@ -10,7 +10,6 @@ mod running;
 use std::{
     env, io,
     path::{Path, PathBuf},
-    process::Command,
     str::FromStr,
     time::Duration,
 };
@@ -18,6 +17,7 @@ use std::{
 use hugewise_linux::{
     bounded_run,
     root::Root,
+    sys::process::Program,
     units::{Bytes, PageSize, Pages},
 };
 
@@ -198,20 +198,19 @@ impl Server {
     /// The value of a setting, as the owner of the data folder.
     fn value(&self, setting: &str, more: &[&str]) -> Result<String, PostgresError> {
         let (program, setting_of) = (|| self.program.clone(), || setting.to_owned());
-        let mut command = Command::new(&self.program);
+        let mut command = Program::new(&self.program);
         command.args(["-C", setting]).args(&self.options).args(more).args(WITHOUT_TLS);
         command.arg("-D").arg(&self.configuration);
         command.env_clear();
         command.envs(VARIABLES.iter().filter_map(|name| Some((name, env::var_os(name)?))));
-        let user = self.data.owner.as_ref().map(|owner| owner.user);
-        if user.is_some() {
+        if let Some(owner) = &self.data.owner {
             // The server does not start in a folder that its user cannot read.
-            command.current_dir("/");
+            command.as_user(owner).current_dir("/");
         }
-        let printed = bounded_run::run_with_timeout(command, user, TIME_LIMIT)
+        let printed = bounded_run::run_with_timeout(command, TIME_LIMIT)
             .map_err(|source| PostgresError::Start { program: program(), source })?
             .ok_or_else(|| PostgresError::TimedOut { program: program(), setting: setting_of() })?;
-        if !printed.succeeded {
+        if !printed.status.success() {
             // A prefix of the configuration precedes the severity.
             let message = |line: &'_ str| line.find("FATAL:").map_or(0, |at| at);
             let lines = printed.stderr.lines().map(|line| line[message(line)..].trim());

@@ -11,22 +11,23 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read},
+    io,
     os::fd::AsRawFd,
-    process::{Command, ExitStatus, Stdio},
-    thread,
+    process::{ExitStatus, Stdio},
     time::Duration,
 };
 
 use self::simulated_pools::{PoolSimulator, WATCHED_CALLS};
 use crate::{
+    captured_output::CapturedOutput,
     hugepages::page_sizes::PageSizes,
-    sys::{file, ptrace},
+    interrupt::Interrupt,
+    sys::{file, process::Program, ptrace},
     units::{Bytes, PageSize, Pages},
 };
 
 /// Maximum output kept of each stream, in bytes.
-const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// Pages of each simulated pool; unlimited for a missing size.
 pub type SimulatedPools = BTreeMap<PageSize, Pages>;
@@ -104,31 +105,18 @@ pub enum HugetlbCall {
     SharedMemory,
 }
 
-/// Runs `command` with simulated pools and empty standard input.
-pub fn rehearse(mut command: Command, conditions: &Conditions<'_>) -> io::Result<Rehearsal> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+/// Runs `program` with simulated pools and empty standard input.
+pub fn rehearse(mut program: Program, conditions: &Conditions<'_>) -> io::Result<Rehearsal> {
+    let output = CapturedOutput::of(program.stdin(Stdio::null()), MAX_OUTPUT_BYTES)?;
     let largest = conditions.sizes.hugetlb.iter().map(|size| size.bytes().0).max().unwrap_or_default();
     let hugepage_file = file::inherited_memory(c"anon_hugepage", largest)?;
     let mut simulator = PoolSimulator::new(conditions, hugepage_file.as_raw_fd());
-    let mut outputs = None;
-    let started = |child: &mut std::process::Child| {
-        outputs = Some((read_in_thread(child.stdout.take()), read_in_thread(child.stderr.take())));
-    };
-    let status = ptrace::supervise(command, &WATCHED_CALLS, conditions.timeout, started, &mut simulator)?;
-    let (stdout, stderr) = outputs.map_or_else(Default::default, |(out, err)| {
-        (out.join().unwrap_or_default(), err.join().unwrap_or_default())
-    });
+    program.keep(&hugepage_file);
+    let interrupt = Interrupt::installed().cloned().unwrap_or_default();
+    let is_interrupted = || interrupt.signal().is_some();
+    let status =
+        ptrace::supervise(program, &WATCHED_CALLS, conditions.timeout, &is_interrupted, &mut simulator)?;
+    let [stdout, stderr] = output.finish()?;
     let is_stopped = simulator.is_stopped;
     Ok(Rehearsal { requests: simulator.into_requests(), status, is_stopped, stdout, stderr })
-}
-
-/// Reads a pipe to its end in a thread, and keeps the first part.
-fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let Some(mut pipe) = pipe else { return String::new() };
-        let mut kept = Vec::new();
-        let _ = pipe.by_ref().take(MAX_OUTPUT_BYTES).read_to_end(&mut kept);
-        let _ = io::copy(&mut pipe, &mut io::sink());
-        String::from_utf8_lossy(&kept).into_owned()
-    })
 }

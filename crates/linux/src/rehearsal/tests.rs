@@ -84,7 +84,7 @@ fn a_program_is_killed_when_it_reads_its_standard_input() -> TestResult {
         [("cat", Ending::FirstRead, true), ("cat", Ending::Exit, false), ("true", Ending::FirstRead, false)]
     {
         let conditions = conditions(&sizes, &pools, Placement::Upwards, ending);
-        let rehearsal = rehearse(Command::new(program), &conditions)?;
+        let rehearsal = rehearse(Program::new(program), &conditions)?;
         assert_eq!(
             (rehearsal.is_stopped, rehearsal.status.success()),
             (is_stopped, !is_stopped),

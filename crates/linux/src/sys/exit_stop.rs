@@ -83,14 +83,16 @@ fn request(what: libc::c_uint, pid: pid_t, data: c_int) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process::Command, thread, time::Duration};
+    use std::{fs, thread, time::Duration};
 
-    use super::{super::process::GroupLeader, *};
+    use super::{super::process::Program, *};
 
     /// The exit status of `script`, and the command of each process that exited while its memory was
     /// resident.
     fn exits(script: &str, descendants: bool) -> io::Result<(Option<i32>, Vec<String>)> {
-        let mut child = GroupLeader::start(Command::new("sh").args(["-c", script]), false)?;
+        let mut program = Program::new("sh");
+        program.args(["-c", script]);
+        let mut child = program.start()?;
         let pid = child.pid();
         let seen = thread::spawn(move || -> io::Result<Vec<String>> {
             let mut seen = Vec::new();

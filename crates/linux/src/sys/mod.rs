@@ -10,7 +10,6 @@ pub mod conversation;
 pub mod cpuid;
 pub mod exit_stop;
 pub mod file;
-pub mod handover;
 pub mod memory;
 pub mod mount;
 pub mod netlink;
@@ -47,6 +46,16 @@ fn owned(result: impl Into<libc::c_long>) -> io::Result<File> {
     let descriptor = libc::c_int::try_from(checked(result.into())?).map_err(io::Error::other)?;
     // SAFETY: the descriptor is new and not shared.
     Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// A pipe: the end to read, and the end to write.
+pub fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: writes two descriptors, which are new.
+    unsafe {
+        checked(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])))
+    }
 }
 
 /// Waits at most `timeout` until `file` is readable; a signal to this process ends the wait early.

@@ -6,17 +6,24 @@
 //! children, unless Yama's `ptrace_scope` is 3.
 
 use std::{
-    io,
-    os::unix::process::{CommandExt, ExitStatusExt},
-    process::{Child, Command, ExitStatus},
+    io, mem,
+    os::unix::process::ExitStatusExt,
+    process::ExitStatus,
+    ptr,
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use libc::{c_int, c_long, c_ulong, c_void, pid_t};
+use libc::{c_int, c_long, c_void, pid_t};
 
-use super::checked;
+use super::{checked, process::Program};
+
+/// Time between two looks at the time limit and at the interrupt.
+const ALARM_INTERVAL: Duration = Duration::from_millis(50);
+const ALARM_SIGNAL: c_int = libc::SIGURG;
+/// Longest wait for processes that were killed.
+const KILL_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 #[cfg(target_arch = "aarch64")]
 #[path = "ptrace_aarch64.rs"]
@@ -77,95 +84,158 @@ pub trait Supervisor {
     fn on_exit(&mut self, thread: u32);
 }
 
-/// Runs `command` and all its descendants to their end; returns the exit status of the command.
+/// Why a traced program was ended before its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    TimedOut,
+    Interrupted,
+}
+
+/// Runs `program` and all its descendants to their end; returns the exit status of the program.
 ///
-/// After `timeout` all are killed, and the result is an error of kind `TimedOut`. `started` receives the
-/// child, to take its pipes.
+/// After `timeout`, or when `is_interrupted`, all are killed, and the result is an error of kind `TimedOut` or
+/// `Interrupted`.
 pub fn supervise(
-    mut command: Command,
+    program: Program,
     watched: &[WatchedCall],
     timeout: Duration,
-    started: impl FnOnce(&mut Child),
+    is_interrupted: &(dyn Fn() -> bool + Sync),
     supervisor: &mut dyn Supervisor,
 ) -> io::Result<ExitStatus> {
-    let filter = filter(watched)?;
-    let prepare = move || {
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: prctl and ptrace are async-signal-safe; the filter outlives the calls that read it.
-        unsafe {
-            checked(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0))?;
-            checked(libc::prctl(
-                libc::PR_SET_NO_NEW_PRIVS,
-                1 as c_ulong,
-                0 as c_ulong,
-                0 as c_ulong,
-                0 as c_ulong,
-            ))?;
-            checked(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program))?;
-        }
-        Ok(())
+    let child = program.start_traced(filter(watched)?)?;
+    let begin = Instant::now();
+    let stop = move || match () {
+        () if is_interrupted() => Some(Stop::Interrupted),
+        () if begin.elapsed() >= timeout => Some(Stop::TimedOut),
+        () => None,
     };
-    command.process_group(0);
-    // SAFETY: the closure runs between fork and exec and makes only the calls above.
-    let mut child = unsafe { command.pre_exec(prepare) }.spawn()?;
-    let first = child.id() as pid_t;
-    started(&mut child);
-    drop(command); // Closes our ends of its pipes.
-
+    let alarm = &Alarm::new()?;
     let (done, waiting) = mpsc::channel::<()>();
-    let watchdog = thread::spawn(move || {
-        let late = waiting.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout);
-        if late {
-            // SAFETY: sends a signal to an existing group: its leader is reaped only by the loop below, which
-            // ends this wait first.
-            unsafe { libc::kill(-first, libc::SIGKILL) };
-        }
-        late
+    let (status, stopped) = thread::scope(|scope| {
+        // The wait for a traced thread ends only at an event: the alarm makes the loop of the tracer look at the time.
+        scope.spawn(move || {
+            while waiting.recv_timeout(ALARM_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if stop().is_some() {
+                    alarm.ring();
+                }
+            }
+        });
+        let mut tracer = Tracer { first: child.id() as pid_t, known: Vec::new(), awaited: Vec::new() };
+        let mut stopped = None;
+        let status = tracer.follow(supervisor, &mut || {
+            stopped = stopped.or_else(stop);
+            stopped.is_some()
+        });
+        drop(done);
+        (status, stopped)
     });
-    let status = follow(first, supervisor);
-    drop(done);
-    match (watchdog.join(), status) {
-        (Ok(true), _) => Err(io::Error::from(io::ErrorKind::TimedOut)),
-        (_, status) => status,
+    match stopped {
+        Some(Stop::TimedOut) => Err(io::ErrorKind::TimedOut.into()),
+        Some(Stop::Interrupted) => Err(io::ErrorKind::Interrupted.into()),
+        None => status,
     }
 }
 
-/// Resumes every traced thread from stop to stop until none is left.
-fn follow(first: pid_t, supervisor: &mut dyn Supervisor) -> io::Result<ExitStatus> {
-    let mut known: Vec<pid_t> = Vec::new();
-    let mut awaited: Vec<SystemCall> = Vec::new();
-    let mut status_of_first = None;
-    loop {
-        let mut status = 0;
-        // Waits for children of this thread only; other threads reap their own children.
-        // SAFETY: `status` is live.
-        let waited = checked(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) });
-        let thread = match waited {
-            Ok(thread) => thread,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
-            Err(error) => return Err(error),
-        };
-        if !libc::WIFSTOPPED(status) {
-            supervisor.on_exit(thread.unsigned_abs());
-            known.retain(|&other| other != thread);
-            if thread == first {
-                status_of_first = Some(ExitStatus::from_raw(status));
-            }
-            continue;
-        }
-        let is_new = !known.contains(&thread);
-        if is_new {
-            known.push(thread);
-        }
-        // A thread that was killed at the same time returns ESRCH; its end is reported separately.
-        let is_start = thread == first && is_new;
-        if let Ok(true) = answer_stop(thread, status, is_start, is_new, &mut awaited, supervisor) {
-            // SAFETY: sends a signal to a group whose leader is reaped by this loop only, and was not yet.
-            unsafe { libc::kill(-first, libc::SIGKILL) };
+/// A signal that ends system calls of one thread.
+struct Alarm(libc::pthread_t);
+
+impl Alarm {
+    /// For the calling thread.
+    fn new() -> io::Result<Alarm> {
+        extern "C" fn nothing(_: c_int) {}
+        // SAFETY: a struct of numbers, for which zero is valid: no flags, so that calls are not restarted.
+        let mut action: libc::sigaction = unsafe { mem::zeroed() };
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        // SAFETY: the handler does nothing. The signal is ignored by default, and used for nothing else.
+        unsafe {
+            checked(libc::sigaction(ALARM_SIGNAL, &raw const action, ptr::null_mut()))?;
+            Ok(Alarm(libc::pthread_self()))
         }
     }
-    status_of_first.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
+
+    fn ring(&self) {
+        // SAFETY: the thread waits for the one that calls this.
+        unsafe { libc::pthread_kill(self.0, ALARM_SIGNAL) };
+    }
+}
+
+/// The traced threads of a program.
+struct Tracer {
+    first: pid_t,
+    known: Vec<pid_t>,
+    /// Calls whose result is to be reported.
+    awaited: Vec<SystemCall>,
+}
+
+impl Tracer {
+    /// Resumes every traced thread from stop to stop until none is left. Once `is_over`, all are killed.
+    fn follow(
+        &mut self,
+        supervisor: &mut dyn Supervisor,
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> io::Result<ExitStatus> {
+        let mut status_of_first = None;
+        let mut killed_at: Option<Instant> = None;
+        loop {
+            if killed_at.is_none() && is_over() {
+                killed_at = Some(Instant::now());
+                self.kill_all(status_of_first.is_none());
+            }
+            if killed_at.is_some_and(|at| at.elapsed() >= KILL_TIME_LIMIT) {
+                // In an uninterruptible wait; the kernel kills it when this thread ends.
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut status = 0;
+            // Waits for children of this thread only; other threads reap their own children.
+            // SAFETY: `status` is live.
+            let waited =
+                checked(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) });
+            let thread = match waited {
+                Ok(thread) => thread,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
+                Err(error) => return Err(error),
+            };
+            if !libc::WIFSTOPPED(status) {
+                supervisor.on_exit(thread.unsigned_abs());
+                self.known.retain(|&other| other != thread);
+                if thread == self.first {
+                    status_of_first = Some(ExitStatus::from_raw(status));
+                }
+                continue;
+            }
+            let is_new = !self.known.contains(&thread);
+            if is_new {
+                self.known.push(thread);
+            }
+            if killed_at.is_some() {
+                kill(thread);
+                continue;
+            }
+            // A thread that was killed at the same time returns ESRCH; its end is reported separately.
+            let is_start = thread == self.first && is_new;
+            if let Ok(true) = answer_stop(thread, status, is_start, is_new, &mut self.awaited, supervisor) {
+                killed_at = Some(Instant::now());
+                self.kill_all(status_of_first.is_none());
+            }
+        }
+        status_of_first.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
+    }
+
+    /// Kills the traced threads, and the process group of the first process while its number is not reused.
+    fn kill_all(&self, first_exists: bool) {
+        self.known.iter().for_each(|thread| kill(*thread));
+        if first_exists {
+            kill(self.first);
+            kill(-self.first);
+        }
+    }
+}
+
+/// Kills the process of a traced thread, or a process group; neither was reaped.
+fn kill(thread: pid_t) {
+    // SAFETY: sends a signal.
+    unsafe { libc::kill(thread, libc::SIGKILL) };
 }
 
 /// Resumes a stopped thread; `true` if all processes are to be killed instead.

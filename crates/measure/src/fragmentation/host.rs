@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader, ErrorKind},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Stdio,
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +16,10 @@ use hugewise_linux::{
     proc::meminfo,
     reading::{Reading, Reason},
     root::Root,
-    sys::{file, process::GroupLeader},
+    sys::{
+        file,
+        process::{GroupLeader, Program},
+    },
     units::{Bytes, Pages},
 };
 use schemars::JsonSchema;
@@ -138,9 +141,7 @@ impl Fragmenter {
             .stdin(OwnedFd::from(theirs.try_clone()?))
             .stdout(OwnedFd::from(theirs))
             .stderr(Stdio::inherit());
-        let mut process = GroupLeader::start(&mut command, false)?;
-        // The command holds our copy of the peer, which would hide the end of the process.
-        drop(command);
+        let mut process = command.start()?;
         ours.set_read_timeout(Some(POLL_INTERVAL))?;
         let outcome = listen(&ours, &mut process, plan.taken, interrupt, progress)?;
         Ok(Held { process, _line: ours, outcome, before })
@@ -191,7 +192,7 @@ impl Fragmenter {
             return Ok(());
         }
         let launch = probe::launch(&self.program, (before.blocks * state.thp).min(most));
-        let mut process = GroupLeader::start(&mut self.command(&launch.command), false)?;
+        let mut process = self.command(&launch.command).start()?;
         let begin = Instant::now();
         while begin.elapsed() < COMPACTION_TIME_LIMIT
             && interrupt.signal().is_none()
@@ -201,8 +202,8 @@ impl Fragmenter {
     }
 
     /// A process of this program, with its output discarded.
-    fn command(&self, words: &[OsString]) -> Command {
-        let mut command = Command::new(&self.program);
+    fn command(&self, words: &[OsString]) -> Program {
+        let mut command = Program::new(&self.program);
         command.args(words.get(1..).unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.environment.set_environment(&mut command);

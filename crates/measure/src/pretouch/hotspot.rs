@@ -12,7 +12,7 @@ use std::{
     io::{self, ErrorKind, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -28,7 +28,10 @@ use hugewise_linux::{
     proc::vmstat::VmStat,
     reading::{Reading, Reason},
     root::Root,
-    sys::{file, process::GroupLeader},
+    sys::{
+        file,
+        process::{GroupLeader, Program},
+    },
     units::Bytes,
 };
 use schemars::JsonSchema;
@@ -132,7 +135,7 @@ impl Jvm {
             _ => {}
         }
         let (full, _kept) = full_socket().map_err(io)?;
-        let mut command = Command::new(&self.java);
+        let mut command = Program::new(&self.java);
         command
             .args(self.options(case, chunk).map_err(|reason| refused(reason.into()))?)
             .args(["-XX:+AlwaysPreTouch", "-XX:ErrorFile=/dev/null", &log_option(&log), "-version"])
@@ -145,8 +148,9 @@ impl Jvm {
         marked.set_environment(&mut command);
         let root = Root::live();
         let before = VmStat::read(&root);
-        let mut child = GroupLeader::start(&mut command, case.backing == Backing::Base)
-            .map_err(|source| ExecutionError::Start { program: name.clone(), source })?;
+        command.thp_disabled(case.backing == Backing::Base);
+        let mut child =
+            command.start().map_err(|source| ExecutionError::Start { program: name.clone(), source })?;
         let step = wait_for_heap(&mut child, case, &log, &stdout, interrupt, &io)?;
         let (fallbacks, stalls) = worker::growth(&before, &VmStat::read(&root));
         let coverage = coverage(&root, &log, child.pid());

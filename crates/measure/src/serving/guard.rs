@@ -4,16 +4,18 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    os::unix::process::CommandExt,
     path::Path,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, Stdio},
     time::Duration,
 };
 
 use hugewise_changes::journal::end_processes_of;
 use hugewise_linux::{
     root::Root,
-    sys::{process::kill_group, wait_readable},
+    sys::{
+        process::{Program, kill_group},
+        wait_readable,
+    },
     systemd::Unit,
     users::Account,
 };
@@ -54,10 +56,10 @@ impl Guard {
     /// Starts the guard before the server.
     pub(super) fn start(program: &Path, work: &Work) -> io::Result<Guard> {
         let launch = Launch::worker(program, "server-guard", work);
-        let mut command = Command::new(program);
+        let mut command = Program::new(program);
         command.args(&launch.command[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C is for hugewise, which ends the server in order.
-        let mut process = command.process_group(0).spawn()?;
+        let mut process = command.start_survivor()?;
         let line = process.stdin.take().ok_or_else(|| io::Error::other("the guard has no input"))?;
         Ok(Guard { process, line })
     }

@@ -26,7 +26,7 @@ use hugewise_linux::{
     interrupt::Interrupt,
     root::Root,
     sys::process::{ChildExit, monotonic_ns},
-    systemd::Unit,
+    systemd::{self, Unit},
     users::Account,
 };
 
@@ -159,15 +159,14 @@ impl<'r> Server<'r> {
         let output = Output::in_folder(&folder).map_err(io)?;
         let (stdout, stderr) = output.handles().map_err(io)?;
         let started_ns = monotonic_ns();
-        let start = |launch: &Launch| launch.start(Stdio::null(), stdout.into(), stderr.into());
         let process = match &service.unit {
             Some(unit) => {
                 DropIn::of_compare(unit).set(&launch.environment).map_err(io)?;
-                let words = ["systemctl", "start", unit.name()].map(str::to_owned);
-                ServerProcess::Unit(UnitProcess::starting(unit.clone(), start(&Launch::aside(&words, None))?))
+                let start = systemd::start(unit, stdout.into(), stderr.into()).map_err(io)?;
+                ServerProcess::Unit(UnitProcess::starting(unit.clone(), start))
             }
             None => {
-                let leader = start(&launch)?;
+                let leader = launch.start(Stdio::null(), stdout.into(), stderr.into())?;
                 session.guard.watch(leader.pid()).map_err(io)?;
                 ServerProcess::Child(leader)
             }

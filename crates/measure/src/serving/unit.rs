@@ -6,15 +6,21 @@ use std::{
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::Command,
+    time::Duration,
 };
 
-use hugewise_linux::systemd::{Unit, environment_line, systemctl};
+use hugewise_linux::{
+    bounded_run,
+    sys::process::Program,
+    systemd::{Unit, environment_line, systemctl},
+};
 
 /// Units and drop-ins that are lost when the machine is started again.
 const FOLDER: &str = "/run/systemd/system";
 /// Lines of the journal that are shown for a service that failed.
 const JOURNAL_LINES: &str = "6";
+/// Time limit for reading them.
+const JOURNAL_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// A drop-in of a service.
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +120,11 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 pub fn last_messages(unit: &Unit) -> String {
     let options =
         ["--unit", unit.name(), "--lines", JOURNAL_LINES, "--output", "cat", "--no-pager", "--quiet"];
-    let ran = Command::new("journalctl").args(options).output();
-    ran.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default()
+    let ran = Program::of_system("journalctl").and_then(|mut journal| {
+        journal.args(options);
+        bounded_run::run_regardless_of_signals(journal, JOURNAL_TIME_LIMIT)
+    });
+    ran.ok().flatten().map(|ran| ran.stdout).unwrap_or_default()
 }
 
 #[cfg(test)]

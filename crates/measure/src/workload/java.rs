@@ -1,6 +1,6 @@
 //! A `java` launch line, with the flags that this JVM needs for a backing and a log of its own.
 
-use std::{collections::BTreeMap, ffi::OsString, io::Write, path::Path, process::Command};
+use std::{collections::BTreeMap, ffi::OsString, io::Write, path::Path, time::Duration};
 
 use hugewise_evidence::observation::RegionOfInterest;
 use hugewise_jvm::{
@@ -13,9 +13,10 @@ use hugewise_jvm::{
     rehearsal::{self, DemandError},
 };
 use hugewise_linux::{
+    bounded_run,
     hugepages::backing::Backing,
     reading::Reason,
-    sys::file,
+    sys::{file, process::Program},
     units::{Bytes, PageSize, seconds},
 };
 
@@ -31,6 +32,8 @@ pub(super) const FIGURES: [(&str, &str); 4] =
 
 /// Source of the embedded Java workload.
 const TOUCH: &str = include_str!("Touch.java");
+/// Time limit for compiling it; 1–2 s are usual.
+const COMPILER_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// First JDK release with `-Xlog`.
 const FIRST_JDK_WITH_XLOG: u32 = 9;
 
@@ -76,14 +79,21 @@ fn compile_touch(jdk: &Jdk, scratch: &Path) -> Result<(), Reason> {
     let source = scratch.join("Touch.java");
     let written = file::create_new(&source, 0o600).and_then(|mut file| file.write_all(TOUCH.as_bytes()));
     written.map_err(|error| Reason::new(format!("{}: {error}", source.display())))?;
-    let mut compiler = Command::new(&jdk.java);
+    let mut compiler = Program::new(&jdk.java);
     compiler.args(["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d"]).arg(scratch).arg(&source);
-    let done = compiler.output().map_err(|error| Reason::new(format!("{}: {error}", jdk.java.display())))?;
-    if done.status.success() {
-        return Ok(());
+    let done = bounded_run::run_with_timeout(compiler, COMPILER_TIME_LIMIT)
+        .map_err(|error| Reason::new(format!("{}: {error}", jdk.java.display())))?;
+    match done {
+        Some(done) if done.status.success() => Ok(()),
+        Some(done) => {
+            let said = last_lines(&done.stderr);
+            Reason::err(format!("the Java compiler ended with {}{said}", done.status))
+        }
+        None => {
+            let limit = COMPILER_TIME_LIMIT.as_secs();
+            Reason::err(format!("the Java compiler did not end within {limit} s"))
+        }
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Reason::err(format!("the Java compiler ended with {}{}", done.status, last_lines(&said)))
 }
 
 pub(super) fn prepare(

@@ -200,14 +200,14 @@ fn number(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error, process::Command};
+    use std::error::Error;
 
-    use hugewise_linux::sys::process::{GroupLeader, monotonic_ns};
+    use hugewise_linux::sys::process::{Program, monotonic_ns};
 
     use super::*;
 
     fn printed(output: &str) -> Result<Execution, Box<dyn Error + Send + Sync>> {
-        let mut child = GroupLeader::start(&mut Command::new("true"), false)?;
+        let mut child = Program::new("true").start()?;
         let ended = loop {
             if let Some(ended) = child.wait(Duration::from_secs(1))? {
                 break ended;

@@ -12,7 +12,7 @@ use std::{
 use hugewise_changes::journal::{Journal, JvmLog as JournalLog};
 use hugewise_evidence::heap;
 use hugewise_jvm::{
-    attach::{AttachError, Jvm},
+    attach::{self, AttachError, Jvm},
     log_control::{self, LogFile},
     regions::{Heap, HeapHints},
 };
@@ -20,7 +20,7 @@ use hugewise_linux::{
     proc::process::Process,
     reading::Reason,
     root::Root,
-    sys::{file::inside, process::monotonic_ns},
+    sys::{aside::Deadline, file::inside, process::monotonic_ns},
 };
 
 use super::{
@@ -277,7 +277,7 @@ fn find_log(root: &Root, pid: u32, noted: Option<&JournalLog>) -> Result<FoundLo
 }
 
 fn ask_for_log(root: &Root, owner: u32, noted: &JournalLog) -> Result<FoundLog, LogFailure> {
-    let jvm = Jvm::connect(root, noted.pid)?;
+    let jvm = Jvm::connect(root, noted.pid, Deadline::of_reading(attach::TIME_LIMIT))?;
     let files = log_control::files(&jvm)?;
     let mut usable = files.iter().filter(|file| file.monotonic && file.safepoints);
     // A log that cannot be followed, for example through a link, is replaced by one of our own.
@@ -319,7 +319,7 @@ pub fn switch_off(root: &Root, noted: &JournalLog) -> Result<(), Reason> {
         noted.remove_file(root);
         return Ok(());
     }
-    let jvm = Jvm::connect(root, noted.pid)?;
+    let jvm = Jvm::connect(root, noted.pid, Deadline::of_reading(attach::TIME_LIMIT))?;
     let switched = log_control::switch_off(&jvm, &noted.file);
     noted.remove_file(root);
     Ok(switched?)

@@ -6,7 +6,7 @@ use std::{
     fs::{self, File},
     io,
     path::Path,
-    process::{Child, Command},
+    process::Child,
     thread,
     time::Duration,
 };
@@ -20,7 +20,10 @@ use hugewise_jvm::{
     log_control,
 };
 use hugewise_linux::{
-    proc::process::ProcessError, root::Root, sys::process::thread_id, tracefs::TracefsError,
+    proc::process::ProcessError,
+    root::Root,
+    sys::process::{Program, thread_id},
+    tracefs::TracefsError,
 };
 
 use super::{sources::Sources, threads::Threads};
@@ -118,7 +121,9 @@ fn start(means: &mut Sources, program: &OsStr, arguments: &[OsString]) -> Result
         if let Some(tracer) = &mut means.tracer {
             tracer.follow_children_of(thread_id())?;
         }
-        Command::new(program).args(arguments).spawn().map_err(failed)
+        let mut program = Program::new(program);
+        program.args(arguments);
+        program.start_in_foreground().map_err(failed)
     };
     let started = thread::scope(|scope| scope.spawn(starting).join());
     started.unwrap_or_else(|_| Err(failed(io::Error::other("the starting thread panicked"))))

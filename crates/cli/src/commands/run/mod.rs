@@ -27,7 +27,7 @@ use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes, thp},
     reading::Reason,
     root::Root,
-    sys::handover,
+    sys::process::handover,
     systemd::Unit,
 };
 use hugewise_plan::{

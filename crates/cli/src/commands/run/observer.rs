@@ -6,7 +6,7 @@ use std::{
     io::{self, Seek, Write},
     os::fd::AsFd,
     path::Path,
-    process::{Command, ExitCode, Stdio},
+    process::{ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,10 @@ use anyhow::{Context, bail, ensure};
 use hugewise_linux::{
     json,
     root::Root,
-    sys::{file, handover, pidfd, process::thread_cpu},
+    sys::{
+        file, pidfd,
+        process::{Program, handover, thread_cpu},
+    },
     units::Bytes,
 };
 
@@ -48,28 +51,30 @@ pub fn start(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()
     if let Some(reason) = start_obstacle() {
         bail!(reason);
     }
-    handover::spawn_orphan(&mut command(assignment, file)?).context("starting the observer")
+    command(assignment, file)?.start_orphan().context("starting the observer")
 }
 
 /// Observes another process until it is reported, and waits for that. Writes the report to `file` if there is one.
 pub fn report(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()> {
     let observed = pidfd::open(assignment.pid).context("the program has ended")?;
-    let ran = command(assignment, file)?.stdin(observed).status().context("starting the observer")?;
+    let mut command = command(assignment, file)?;
+    command.stdin(observed);
+    let ran = command.start_in_foreground().and_then(|mut child| child.wait());
+    let ran = ran.context("starting the observer")?;
     ensure!(ran.success(), "the observer failed: {ran}");
     Ok(())
 }
 
 /// The command of an observer.
-fn command(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<Command> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("observe").arg(serde_json::to_string(assignment)?);
+fn command(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<Program> {
+    let mut command = Program::itself();
+    command.without_files().arg("observe").arg(serde_json::to_string(assignment)?);
     command.stdout(file.map_or_else(Stdio::null, Stdio::from));
     Ok(command)
 }
 
 /// Observes the process whose pidfd is on standard input.
 pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
-    handover::close_inherited(3);
     let root = Root::live();
     let stdin = io::stdin();
     check_stdin(&root)?;

@@ -1,5 +1,8 @@
-//! Child processes in process groups of their own: start, wait with resource usage, kill the whole group.
+//! Child processes: start, wait with resource usage, kill a whole process group.
 
+pub mod handover;
+mod preparation;
+mod program;
 #[cfg(test)]
 mod tests;
 
@@ -7,21 +10,19 @@ use std::{
     fs::File,
     io,
     mem::{self, MaybeUninit},
-    os::{
-        fd::AsRawFd,
-        unix::process::{CommandExt, ExitStatusExt},
-    },
-    process::{Command, ExitStatus},
-    time::Duration,
+    os::{fd::AsRawFd, unix::process::ExitStatusExt},
+    process::ExitStatus,
+    time::{Duration, Instant},
 };
 
-use libc::{c_int, c_ulong};
+use libc::c_int;
 
+pub use self::program::Program;
 use super::{checked, pidfd, wait_readable};
-use crate::{
-    units::Bytes,
-    users::{Account, User},
-};
+use crate::units::Bytes;
+
+/// Longest wait for a process that was killed: one in an uninterruptible wait ends later, or never.
+const KILL_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// A running child that leads its own process group.
 #[derive(Debug)]
@@ -51,92 +52,11 @@ pub struct ChildExit {
 }
 
 impl GroupLeader {
-    /// Starts `command` in its own process group. The child is killed if this process dies.
-    ///
-    /// With `thp_disabled` the kernel gives it and its descendants no THP (`PR_SET_THP_DISABLE`), regardless
-    /// of the machine's THP mode. The calling thread must outlive the child: the kernel ties the death signal
-    /// to the thread.
-    pub fn start(command: &mut Command, thp_disabled: bool) -> io::Result<GroupLeader> {
-        GroupLeader::spawn(command.process_group(0), thp_disabled)
-    }
-
-    /// Starts a command that leads its process group by its own preparation.
-    fn spawn(command: &mut Command, thp_disabled: bool) -> io::Result<GroupLeader> {
-        let parent = std::process::id();
-        let prepare = move || {
-            // SAFETY: prctl and getppid are async-signal-safe and touch no memory.
-            unsafe {
-                checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong))?;
-                // If the parent has already died, the kernel sends no signal.
-                if libc::getppid() as u32 != parent {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-                if thp_disabled {
-                    checked(libc::prctl(libc::PR_SET_THP_DISABLE, 1 as c_ulong, 0 as c_ulong, 0, 0))?;
-                }
-            }
-            Ok(())
-        };
-        // SAFETY: the closure runs between fork and exec and makes only the calls above.
-        let child = unsafe { command.pre_exec(prepare) }.spawn()?;
-        let pidfd = pidfd::open(child.id()).ok();
+    /// A child that was started as the leader of its process group.
+    fn of(pid: u32) -> GroupLeader {
+        let pidfd = pidfd::open(pid).ok();
         let max_rss_of_starter = own_max_rss();
-        Ok(GroupLeader { pid: child.id() as libc::pid_t, pidfd, max_rss_of_starter, reaped: false })
-    }
-
-    /// Like [`GroupLeader::start`], for a program that runs code of another user: as that user without supplementary
-    /// groups, in a session without a terminal, without open files other than its standard ones, and unable to gain
-    /// privileges from set-user-ID programs.
-    pub fn start_as(command: &mut Command, user: User) -> io::Result<GroupLeader> {
-        let confine = || {
-            // SAFETY: setsid, prctl and close_range are async-signal-safe and touch no memory.
-            unsafe {
-                checked(libc::setsid())?;
-                let none = 0 as c_ulong;
-                checked(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, none, none, none))?;
-                let flag = libc::CLOSE_RANGE_CLOEXEC as libc::c_uint;
-                let marked = checked(libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, flag));
-                if marked.is_err() {
-                    // Before Linux 5.11: the descriptors below the usual limit.
-                    (3..1024).for_each(|fd| {
-                        libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-                    });
-                }
-            }
-            Ok(())
-        };
-        // std drops the supplementary groups before it changes the user.
-        command.uid(user.uid).gid(user.gid);
-        // SAFETY: the closure runs between fork and exec and makes only the calls above.
-        GroupLeader::spawn(unsafe { command.pre_exec(confine) }, false)
-    }
-
-    /// Like [`GroupLeader::start`], as another user, whose home is in its environment; in the present folder, or in `/`
-    /// if that user may not enter it.
-    pub fn start_for(
-        command: &mut Command,
-        account: &Account,
-        thp_disabled: bool,
-    ) -> io::Result<GroupLeader> {
-        let User { uid, gid } = account.user;
-        let groups = account.groups.clone();
-        let become_user = move || {
-            // SAFETY: the calls are async-signal-safe; the pointers are to `groups`, which lives as long as the closure,
-            // and to literals that end in a zero.
-            unsafe {
-                checked(libc::setgroups(groups.len(), groups.as_ptr()))?;
-                checked(libc::setgid(gid))?;
-                checked(libc::setuid(uid))?;
-                if libc::access(c".".as_ptr(), libc::X_OK) != 0 {
-                    checked(libc::chdir(c"/".as_ptr()))?;
-                }
-            }
-            Ok(())
-        };
-        command.env("HOME", &account.home).env("USER", &account.name).env("LOGNAME", &account.name);
-        // SAFETY: the closure runs between fork and exec and makes only the calls above. The death signal is set after
-        // it, because the kernel clears it with a change of the user.
-        GroupLeader::spawn(unsafe { command.process_group(0).pre_exec(become_user) }, thp_disabled)
+        GroupLeader { pid: pid as libc::pid_t, pidfd, max_rss_of_starter, reaped: false }
     }
 
     /// The process id, which is also the process group id.
@@ -225,11 +145,20 @@ impl GroupLeader {
 }
 
 impl Drop for GroupLeader {
-    /// Kills the group and reaps the leader.
+    /// Kills the group and reaps the leader, unless it is in an uninterruptible wait.
     fn drop(&mut self) {
-        if !self.reaped {
-            self.kill();
-            let _ = self.reap();
+        if self.reaped {
+            return;
+        }
+        self.kill();
+        let begin = Instant::now();
+        loop {
+            let left = KILL_TIME_LIMIT.saturating_sub(begin.elapsed());
+            match self.wait_for_end(left) {
+                Ok(true) => return drop(self.reap()),
+                Ok(false) if !left.is_zero() => {}
+                _ => return,
+            }
         }
     }
 }

@@ -5,10 +5,21 @@ use std::{
         fd::OwnedFd,
         unix::{fs::PermissionsExt, net::UnixStream},
     },
-    path::PathBuf,
 };
 
 use super::*;
+use crate::users::{Account, User};
+
+fn shell(script: &str) -> Program {
+    let mut program = Program::new("sh");
+    program.args(["-c", script]);
+    program
+}
+
+fn other_user(groups: &[u32]) -> Account {
+    let user = User { uid: 65534, gid: 65533 };
+    Account { name: "other".to_owned(), user, home: "/home/other".into(), groups: groups.to_vec() }
+}
 
 fn wait(mut child: GroupLeader) -> io::Result<ChildExit> {
     loop {
@@ -20,7 +31,7 @@ fn wait(mut child: GroupLeader) -> io::Result<ChildExit> {
 
 #[test]
 fn the_exit_status_and_usage_come_back() -> io::Result<()> {
-    let ended = wait(GroupLeader::start(Command::new("sh").args(["-c", "exit 3"]), false)?)?;
+    let ended = wait(shell("exit 3").start()?)?;
     assert_eq!(ended.status.code(), Some(3));
     assert!(ended.minor_faults > 0);
     Ok(())
@@ -30,7 +41,7 @@ fn the_exit_status_and_usage_come_back() -> io::Result<()> {
 #[test]
 fn the_peak_is_that_of_the_program_and_not_of_its_starter() -> io::Result<()> {
     let touched = vec![1u8; 64 << 20];
-    let start = |script: &str| wait(GroupLeader::start(Command::new("sh").args(["-c", script]), false)?);
+    let start = |script: &str| wait(shell(script).start()?);
     let small = start("exit 0")?;
     assert_eq!(small.max_rss, None);
     let large = start("x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 0")?;
@@ -39,43 +50,120 @@ fn the_peak_is_that_of_the_program_and_not_of_its_starter() -> io::Result<()> {
     Ok(())
 }
 
+/// Starts a script as another user; returns what it printed.
+fn printed(mut program: Program, account: &Account) -> io::Result<String> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    program.as_user(account).stdout(OwnedFd::from(theirs));
+    let child = program.start()?;
+    let mut said = String::new();
+    ours.read_to_string(&mut said)?;
+    assert_eq!(wait(child)?.status.code(), Some(0));
+    Ok(said)
+}
+
 #[test]
-fn code_of_another_user_has_no_group_terminal_or_file_of_ours() -> io::Result<()> {
+fn code_of_another_user_has_no_group_terminal_file_privilege_or_signal_of_ours() -> io::Result<()> {
     if !is_root() {
         return Ok(());
     }
     let secret = File::open("/etc/passwd")?;
-    // SAFETY: makes a descriptor inheritable.
-    checked(unsafe { libc::fcntl(secret.as_raw_fd(), libc::F_SETFD, 0) })?;
-    let (mut ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("sh");
-    let script = "id -u; id -g; id -G; ls -m /proc/$$/fd; grep NoNewPrivs /proc/$$/status; \
+    // SAFETY: makes a descriptor inheritable, and ignores a signal that nothing here sends.
+    unsafe {
+        checked(libc::fcntl(secret.as_raw_fd(), libc::F_SETFD, 0))?;
+        libc::signal(libc::SIGUSR2, libc::SIG_IGN);
+    }
+    let script = "id -u; id -g; id -G; ls -m /proc/$$/fd; readlink /proc/$$/fd/0 /proc/$$/fd/2; umask; \
+                  grep -hE 'NoNewPrivs|Cap(Inh|Prm|Eff|Amb)|SigIgn' /proc/$$/status; \
                   cut -d' ' -f5-7 /proc/$$/stat | sed s/$$/own/g";
-    command.args(["-c", script]).stdin(std::process::Stdio::null()).stdout(OwnedFd::from(theirs));
-    let child = GroupLeader::start_as(&mut command, User { uid: 65534, gid: 65533 })?;
-    drop(command);
-    let mut said = String::new();
-    ours.read_to_string(&mut said)?;
-    assert_eq!(wait(child)?.status.code(), Some(0));
+    let said = printed(shell(script), &other_user(&[65532, 65531, 65532]))?;
+    // SAFETY: as it was.
+    unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
+    let zero = "0000000000000000";
     // Process group, session, terminal.
-    assert_eq!(said, "65534\n65533\n65533\n0, 1, 2\nNoNewPrivs:\t1\nown own 0\n");
+    let expected = format!(
+        "65534\n65533\n65533 65531 65532\n0, 1, 2\n/dev/null\n/dev/null\n0022\nSigIgn:\t{zero}\n\
+         CapInh:\t{zero}\nCapPrm:\t{zero}\nCapEff:\t{zero}\nCapAmb:\t{zero}\nNoNewPrivs:\t1\nown own 0\n"
+    );
+    assert_eq!(said, expected);
     Ok(())
 }
 
 #[test]
+fn code_of_another_user_is_not_protected_from_the_oom_killer() -> io::Result<()> {
+    if !is_root() || fs::write("/proc/self/oom_score_adj", "-7").is_err() {
+        return Ok(());
+    }
+    let said = printed(shell("cat /proc/self/oom_score_adj"), &other_user(&[]));
+    fs::write("/proc/self/oom_score_adj", "0")?;
+    assert_eq!(said?, "0\n");
+    Ok(())
+}
+
+#[test]
+fn code_of_another_user_has_only_variables_that_are_listed_or_given() -> io::Result<()> {
+    if !is_root() {
+        return Ok(());
+    }
+    // The variables of this process: cargo's, of which none is listed but PATH.
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+    let mut program = shell("env | cut -d= -f1 | sort");
+    program.env("GIVEN", "1").env("HOME", "/given").env_remove("LANG").env_remove("TZ");
+    let said = printed(program, &other_user(&[]))?;
+    let inherited = |name: &str| ["LANGUAGE", "LD_LIBRARY_PATH"].contains(&name) || name.starts_with("LC_");
+    // The shell sets PWD and others.
+    let names: Vec<&str> = said
+        .lines()
+        .filter(|name| !inherited(name) && !["PWD", "OLDPWD", "SHLVL", "_"].contains(name))
+        .collect();
+    assert_eq!(names, ["GIVEN", "HOME", "LOGNAME", "PATH", "USER"]);
+    Ok(())
+}
+
+#[test]
+fn a_tool_of_the_system_is_not_found_through_path_and_has_no_variable_of_ours() -> io::Result<()> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut program = Program::of_system("env")?;
+    program.stdout(OwnedFd::from(theirs));
+    let child = program.start()?;
+    let mut said = String::new();
+    ours.read_to_string(&mut said)?;
+    assert!(wait(child)?.status.success());
+    assert!(said.contains("PATH=/usr/bin:/bin:/usr/sbin:/sbin\n"), "{said}");
+    assert!(!said.contains("CARGO") && !said.contains("LD_LIBRARY_PATH"), "{said}");
+    // cargo is in PATH.
+    assert!(Program::of_system("cargo").is_err());
+    Ok(())
+}
+
+#[test]
+fn an_orphan_is_not_a_child_and_has_our_pidfd() -> io::Result<()> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut program = shell("grep Pid: /proc/self/fdinfo/0; pwd");
+    program.stdout(OwnedFd::from(theirs));
+    program.start_orphan()?;
+    let mut said = String::new();
+    ours.read_to_string(&mut said)?;
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(words, ["Pid:", &std::process::id().to_string(), "/"]);
+    let children = format!("/proc/self/task/{}/children", std::process::id());
+    assert!(fs::read_to_string(children).is_ok_and(|children| !children.contains("sh")));
+    Ok(())
+}
+#[test]
 fn thp_is_disabled_for_the_child_and_its_children() -> io::Result<()> {
     let script = "sh -c 'grep -q THP_enabled:.0 /proc/self/status'";
-    assert!(wait(GroupLeader::start(Command::new("sh").args(["-c", script]), true)?)?.status.success());
+    let mut program = shell(script);
+    program.thp_disabled(true);
+    assert!(wait(program.start()?)?.status.success());
     Ok(())
 }
 
 #[test]
 fn dropping_a_child_kills_its_group() -> io::Result<()> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("sh");
-    command.args(["-c", "sleep 1000 & echo started; wait"]).stdout(OwnedFd::from(theirs));
-    let child = GroupLeader::start(&mut command, false)?;
-    drop(command); // Closes our copy of the other end.
+    let mut program = shell("sleep 1000 & echo started; wait");
+    program.stdout(OwnedFd::from(theirs));
+    let child = program.start()?;
     let mut said = [0u8; 8];
     ours.read_exact(&mut said)?;
     drop(child);
@@ -84,29 +172,23 @@ fn dropping_a_child_kills_its_group() -> io::Result<()> {
     Ok(())
 }
 
+/// The folder may be entered, but is reached through one that may not.
 #[test]
-fn a_program_of_another_user_has_its_groups_and_home_and_a_folder_that_it_may_enter() -> io::Result<()> {
+fn a_program_of_another_user_starts_in_a_folder_that_its_user_can_reach() -> io::Result<()> {
     if !is_root() {
         return Ok(());
     }
     let closed = tempfile::tempdir()?;
+    let inner = closed.path().join("inner");
+    fs::create_dir(&inner)?;
     fs::set_permissions(closed.path(), fs::Permissions::from_mode(0o700))?;
-    let account = Account {
-        name: "other".to_owned(),
-        user: User { uid: 65534, gid: 65533 },
-        home: PathBuf::from("/home/other"),
-        groups: vec![65531, 65532],
-    };
-    let (mut ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("sh");
-    command.args(["-c", "id -u; id -g; id -G; pwd; echo $HOME $USER $LOGNAME"]);
-    command.current_dir(closed.path()).stdout(OwnedFd::from(theirs));
-    let child = GroupLeader::start_for(&mut command, &account, false)?;
-    drop(command);
-    let mut said = String::new();
-    ours.read_to_string(&mut said)?;
-    assert_eq!(wait(child)?.status.code(), Some(0));
-    assert_eq!(said, "65534\n65533\n65533 65531 65532\n/\n/home/other other other\n");
+    for (mode, expected) in [(0o700, "/"), (0o711, inner.to_str().unwrap_or_default())] {
+        fs::set_permissions(closed.path(), fs::Permissions::from_mode(mode))?;
+        let mut program = shell("/bin/pwd; echo $HOME $USER $LOGNAME");
+        program.current_dir(&inner);
+        let said = printed(program, &other_user(&[]))?;
+        assert_eq!(said, format!("{expected}\n/home/other other other\n"));
+    }
     Ok(())
 }
 
@@ -116,19 +198,12 @@ fn a_program_of_another_user_ends_with_its_starter() -> io::Result<()> {
     if !is_root() {
         return Ok(());
     }
-    let account = Account {
-        name: "other".to_owned(),
-        user: User { uid: 65534, gid: 65534 },
-        home: PathBuf::from("/"),
-        groups: Vec::new(),
-    };
     let (mut ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new("sh");
-    command.args(["-c", "echo started; exec sleep 1000"]).stdout(OwnedFd::from(theirs));
+    let mut program = shell("echo started; exec sleep 1000");
+    program.as_user(&other_user(&[])).stdout(OwnedFd::from(theirs));
     // The death signal is tied to the thread.
     let started = std::thread::spawn(move || {
-        let child = GroupLeader::start_for(&mut command, &account, false);
-        drop(command);
+        let child = program.start();
         let mut said = [0u8; 8];
         ours.read_exact(&mut said).and(child).map(|child| (mem::ManuallyDrop::new(child), ours))
     });

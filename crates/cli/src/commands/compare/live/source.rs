@@ -3,12 +3,11 @@
 use std::{
     io::{Read, Write},
     net::{TcpStream, ToSocketAddrs},
-    process::Command,
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
-use hugewise_linux::{bounded_run, reading::Reason, shell};
+use hugewise_linux::{bounded_run, reading::Reason, shell, sys::process::Program};
 use hugewise_measure::workload::metric::Metric;
 
 /// Longest wait for a page, and for the end of a command.
@@ -133,12 +132,12 @@ impl MetricSource {
 fn output(words: &[String], timeout: Duration) -> anyhow::Result<String> {
     let line = shell::line(words);
     let (program, arguments) = words.split_first().context("--metric-command: no command is given")?;
-    let mut command = Command::new(program);
+    let mut command = Program::new(program);
     command.args(arguments);
-    let ran = bounded_run::run_with_timeout(command, None, timeout)
+    let ran = bounded_run::run_with_timeout(command, timeout)
         .with_context(|| format!("--metric-command: cannot run '{line}'"))?
         .with_context(|| format!("--metric-command: '{line}' did not end within {timeout:?}"))?;
-    ensure!(ran.succeeded, "--metric-command: '{line}' failed: {}", ran.stderr.trim());
+    ensure!(ran.status.success(), "--metric-command: '{line}' failed: {}", ran.stderr.trim());
     Ok(ran.stdout)
 }
 

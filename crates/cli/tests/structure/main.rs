@@ -1,5 +1,8 @@
 //! The structure of the workspace: arrows between crates point one way, and no files import each other in a
-//! circle. A file may always import from the files of the folders that it stands in (`super`).
+//! circle. A file may always import from the files of the folders that it stands in (`super`). Some things are done in
+//! one place only.
+
+mod one_place;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -78,9 +81,7 @@ fn imports(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, Box<dyn 
     let mut all = BTreeMap::new();
     for (module, text) in &sources {
         // Tests at the end of a file may import any module.
-        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        let text: String = code.flat_map(|line| [line, "\n"]).collect();
+        let text = one_place::code(text);
         let mut found = BTreeSet::new();
         for named in path.captures_iter(&text) {
             for leaf in leaves(&named[1]) {

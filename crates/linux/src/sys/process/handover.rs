@@ -7,15 +7,14 @@ use std::{
     convert::Infallible,
     ffi::{CString, OsString},
     io,
-    os::unix::{ffi::OsStringExt, process::CommandExt},
-    process::{Command, Stdio},
+    os::unix::ffi::OsStringExt,
     ptr,
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use libc::{c_char, c_int, c_uint, c_ulong};
+use libc::{c_char, c_int, c_ulong};
 
-use super::{checked, pidfd};
+use super::super::checked;
 
 /// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`, so the
 /// disposition is read before the runtime starts.
@@ -77,65 +76,9 @@ pub fn adopts_orphans() -> bool {
     std::process::id() == 1 || (asked == 0 && adopts != 0)
 }
 
-/// Starts `command` as an orphan in a session of its own, so that it is not a child of this process.
-///
-/// Its standard input is a pidfd of this process, which stays valid if the pid is reused. ENOSYS before Linux
-/// 5.3.
-pub fn spawn_orphan(command: &mut Command) -> io::Result<()> {
-    let ourselves = pidfd::open(std::process::id())?;
-    let orphan = || {
-        // SAFETY: between fork and exec in a process with one thread; fork, _exit and setsid are
-        // async-signal-safe, and the middle process only exits.
-        unsafe {
-            if checked(libc::fork())? != 0 {
-                libc::_exit(0);
-            }
-            checked(libc::setsid()).map(drop)
-        }
-    };
-    command.stdin(Stdio::from(ourselves)).current_dir("/");
-    // SAFETY: the closure makes only the calls above.
-    let mut middle = unsafe { command.pre_exec(orphan) }.spawn()?;
-    middle.wait().map(drop)
-}
-
-/// Closes every descriptor from `first` on.
-///
-/// Only for the start of a process that does not own these descriptors, but inherited them.
-pub fn close_inherited(first: u32) {
-    // SAFETY: takes numbers only; the caller guarantees that these descriptors are unused.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0 as c_uint) };
-    if closed != 0 {
-        // Before Linux 5.9: the descriptors below the usual limit.
-        for fd in first..1024 {
-            // SAFETY: as above; closing a descriptor that is not open fails.
-            unsafe { libc::close(fd as c_int) };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Read, os::unix::net::UnixStream};
-
     use super::*;
-
-    #[test]
-    fn an_orphan_is_not_a_child_and_has_our_pidfd() -> io::Result<()> {
-        let (mut ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new("sh");
-        let theirs: std::os::fd::OwnedFd = theirs.into();
-        command.args(["-c", "grep Pid: /proc/self/fdinfo/0; pwd"]).stdout(theirs);
-        spawn_orphan(&mut command)?;
-        drop(command);
-        let mut said = String::new();
-        ours.read_to_string(&mut said)?;
-        let words: Vec<&str> = said.split_whitespace().collect();
-        assert_eq!(words, ["Pid:", &std::process::id().to_string(), "/"]);
-        let children = format!("/proc/self/task/{}/children", std::process::id());
-        assert!(fs::read_to_string(children).is_ok_and(|children| !children.contains("sh")));
-        Ok(())
-    }
 
     #[test]
     fn a_failed_exec_returns_the_error() {
