@@ -9,21 +9,9 @@ use std::{
     error::Error,
     fs,
     path::{Path, PathBuf},
-    sync::LazyLock,
 };
 
 use regex::Regex;
-
-/// The beginning of the tests at the end of a file.
-static INLINE_TESTS: LazyLock<Regex> =
-    LazyLock::new(|| expression(r"#\[cfg\(test\)\]\n(pub\S* )?mod \w+ \{"));
-/// A file of tests, or of helpers of tests.
-static FILE_OF_TESTS: LazyLock<Regex> =
-    LazyLock::new(|| expression(r"#\[cfg\((?:test|any\(test, [^\]]*)\)\]\n(?:pub )?mod (\w+);"));
-
-fn expression(text: &str) -> Regex {
-    Regex::new(text).expect("a regular expression")
-}
 
 type TestResult = Result<(), Box<dyn Error>>;
 
@@ -94,7 +82,7 @@ fn imports(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, Box<dyn 
     Ok(all)
 }
 
-/// The source files below a folder by module path; files of tests are left out.
+/// The source files below a folder by module path; `tests.rs` and files of tests are left out.
 fn read(folder: &Path, at: &[String], sources: &mut BTreeMap<String, String>) -> TestResult {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -195,85 +183,4 @@ fn a_circle_is_found() {
     let paths: Vec<String> =
         leaves("super::{jvm, memory::{self, Live}}; crate::x").iter().map(|path| path.join("::")).collect();
     assert_eq!(paths, ["super::jvm", "super::memory::self", "super::memory::Live"]);
-}
-
-/// What only [`PLACE_OF_OPENS`] may contain: all ways to open a file, a folder or a link for reading or writing.
-const OPENS: &str = concat!(
-    r"\bFile::(open|create|create_new|options)\b|\bOpenOptions\b",
-    r"|\bfs::(\{.*)?(read|write|copy|read_to_string|read_dir|read_link)\b|\.read_(dir|link)\(\)",
-    r"|\blibc::(f?open\w*|creat\w*|opendir\w*|readlink\w*)\(|\bSYS_(open|creat|readlink)\w*",
-);
-const PLACE_OF_OPENS: &str = "linux/sys::file";
-
-#[test]
-fn files_are_opened_in_one_place() -> TestResult {
-    let found = occurrences(OPENS, &[PLACE_OF_OPENS])?;
-    assert!(
-        found.is_empty(),
-        "use hugewise_linux::sys::file instead of opening files here:\n{}",
-        found.join("\n")
-    );
-    Ok(())
-}
-
-#[test]
-fn another_way_to_open_a_file_is_found() -> TestResult {
-    let pattern = Regex::new(OPENS)?;
-    let ways = [
-        "let file = File::open(path)?;",
-        "std::fs::read(path)",
-        "fs::read_to_string(path)",
-        "fs::read_link(path)?",
-        "for entry in folder.read_dir()? {",
-        "let mut how = OpenOptions::new();",
-        "File::create_new(path)",
-        "fs::write(path, text)?;",
-        "let fd = unsafe { libc::openat(at, name, flags) };",
-        "unsafe { libc::syscall(libc::SYS_openat2, at) }",
-        "unsafe { libc::fopen(name, mode) }",
-    ];
-    for way in ways {
-        // In the code of a product, and not in its comments and tests.
-        let text = format!("fn f() {{\n    {way}\n}}\n#[cfg(test)]\nmod tests;\n");
-        assert_eq!(matches(&pattern, &text).count(), 1, "{way}");
-        let text = format!("// {way}\n#[cfg(test)]\nmod tests {{\n    {way}\n}}\n");
-        assert_eq!(matches(&pattern, &text).count(), 0, "{way}");
-    }
-    Ok(())
-}
-
-/// The lines of the products that match `pattern` outside of the modules `places`, as `crate/module: line`.
-fn occurrences(pattern: &str, places: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
-    let pattern = Regex::new(pattern)?;
-    let mut found = Vec::new();
-    for name in LEVELS.concat() {
-        let mut sources = BTreeMap::new();
-        read(&crates().join(name).join("src"), &[], &mut sources)?;
-        let of_tests: Vec<String> =
-            sources.iter().flat_map(|(module, text)| files_of_tests(module, text)).collect();
-        for (module, text) in sources {
-            if of_tests.iter().any(|tests| holds(tests, &module)) {
-                continue;
-            }
-            let module = format!("{name}/{module}");
-            let is_place = |place: &&str| module == **place || module.starts_with(&format!("{place}::"));
-            if !places.iter().any(is_place) {
-                found.extend(matches(&pattern, &text).map(|line| format!("{module}: {line}")));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// The modules in files of their own that a module declares for tests only.
-fn files_of_tests(module: &str, text: &str) -> Vec<String> {
-    let path = |name: &str| if module.is_empty() { name.to_owned() } else { format!("{module}::{name}") };
-    FILE_OF_TESTS.captures_iter(text).map(|found| path(&found[1])).collect()
-}
-
-/// The lines of code that match, without comments and without the tests at the end of a file.
-fn matches<'t>(pattern: &'t Regex, text: &'t str) -> impl Iterator<Item = &'t str> {
-    let end = INLINE_TESTS.find(text).map_or(text.len(), |found| found.start());
-    let code = text[..end].lines().map(str::trim).filter(|line| !line.starts_with("//"));
-    code.filter(|line| pattern.is_match(line))
 }

@@ -1,4 +1,4 @@
-//! Things that only one module does: starting programs.
+//! Things that only one module does: starting programs, opening files.
 
 use std::{fs, path::Path};
 
@@ -8,15 +8,16 @@ use crate::{TestResult, crates};
 
 /// Something that only one place does.
 struct OnePlace {
-    /// The folder of the place, or its file, below `crates`.
-    place: &'static str,
+    /// Folders and files of the place, below `crates`.
+    places: &'static [&'static str],
     /// Expressions that find it elsewhere.
     expressions: &'static [&'static str],
 }
 
 /// Starts of programs, and changes of the user.
 const STARTS: OnePlace = OnePlace {
-    place: "linux/src/sys/process/",
+    // A copy of this process, which starts no program, works aside.
+    places: &["linux/src/sys/process/", "linux/src/sys/aside/"],
     expressions: &[
         // However it is imported, for a start with arguments, streams or variables.
         r"\bprocess::(\{[^}]*)?\bCommand\b",
@@ -32,15 +33,22 @@ const STARTS: OnePlace = OnePlace {
     ],
 };
 
+/// All ways to open a file, a folder or a link, for reading or writing.
+const OPENS: OnePlace = OnePlace {
+    places: &["linux/src/sys/file/"],
+    expressions: &[
+        r"\bFile::(open|create|create_new|options)\b",
+        r"\bOpenOptions\b",
+        r"\bfs::(\{[^}]*\b)?(read|write|copy|read_to_string|read_dir|read_link)\b",
+        r"\.read_(dir|link)\(\)",
+        r"\blibc::(f?open|creat|readlink)\w*\(",
+        r"\bSYS_(open|creat|readlink)\w*",
+    ],
+};
+
 impl OnePlace {
-    /// The parts of a source file that do it.
-    fn found_in(&self, text: &str) -> Result<Vec<String>, regex::Error> {
-        let code = code(text);
-        let mut found = Vec::new();
-        for expression in self.expressions {
-            found.extend(Regex::new(expression)?.find_iter(&code).map(|part| part.as_str().to_owned()));
-        }
-        Ok(found)
+    fn expression(&self) -> Result<Regex, regex::Error> {
+        Regex::new(&self.expressions.join("|"))
     }
 
     fn check(&self) -> TestResult {
@@ -48,18 +56,24 @@ impl OnePlace {
         sources(&crates(), &mut files)?;
         let mut elsewhere = Vec::new();
         let mut here = 0;
+        let expression = self.expression()?;
         for file in &files {
             let name = file.strip_prefix(crates())?.display().to_string();
-            let found = self.found_in(&fs::read_to_string(file)?)?;
-            match name.starts_with(self.place) {
+            let found = found(&expression, &fs::read_to_string(file)?);
+            match self.places.iter().any(|place| name.starts_with(place)) {
                 true => here += found.len(),
                 false => elsewhere.extend(found.into_iter().map(|part| format!("{name}: {part}"))),
             }
         }
-        assert!(here > 0, "the place {} does it", self.place);
-        assert!(elsewhere.is_empty(), "only {} may do this: {elsewhere:#?}", self.place);
+        assert!(here > 0, "{:?} do it", self.places);
+        assert!(elsewhere.is_empty(), "only {:?} may do this: {elsewhere:#?}", self.places);
         Ok(())
     }
+}
+
+/// The parts of the code of a source file that match.
+fn found(expression: &Regex, text: &str) -> Vec<String> {
+    expression.find_iter(&code(text)).map(|part| part.as_str().to_owned()).collect()
 }
 
 /// A source file without comments and without the tests at its end.
@@ -97,7 +111,8 @@ fn programs_are_started_in_one_place() -> TestResult {
 #[test]
 fn a_start_elsewhere_is_found() -> TestResult {
     let text = fs::read_to_string(crates().join("linux/src/systemd.rs"))?;
-    assert!(STARTS.found_in(&text)?.is_empty());
+    let starts = STARTS.expression()?;
+    assert!(found(&starts, &text).is_empty());
     for line in [
         "use std::process::Command;",
         "use std::{fs, process::{Child, Command as Other}};",
@@ -114,9 +129,39 @@ fn a_start_elsewhere_is_found() -> TestResult {
     ] {
         // Before the tests at the end of the file.
         let with = text.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
-        assert!(!STARTS.found_in(&with)?.is_empty(), "{line}");
+        assert!(!found(&starts, &with).is_empty(), "{line}");
     }
     let harmless = "// Command::new(\nlet owner = found.uid();\n#[cfg(test)]\nmod tests {\nCommand::new(";
-    assert_eq!(STARTS.found_in(harmless)?, Vec::<String>::new());
+    assert_eq!(found(&starts, harmless), Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn files_are_opened_in_one_place() -> TestResult {
+    OPENS.check()
+}
+
+#[test]
+fn an_open_elsewhere_is_found() -> TestResult {
+    let text = fs::read_to_string(crates().join("linux/src/systemd.rs"))?;
+    let opens = OPENS.expression()?;
+    assert!(found(&opens, &text).is_empty());
+    for line in [
+        "    let file = File::open(path)?;",
+        "    let text = std::fs::read(path)?;",
+        "use std::fs::{self, read_to_string};",
+        "    let target = fs::read_link(path)?;",
+        "    for entry in folder.read_dir()? {",
+        "    let mut how = OpenOptions::new();",
+        "    let new = File::create_new(path)?;",
+        "    fs::write(path, text)?;",
+        "    let fd = unsafe { libc::openat(at, name, flags) };",
+        "    let fd = unsafe { libc::open(c\"/etc/shadow\".as_ptr(), flags) };",
+        "    unsafe { libc::syscall(libc::SYS_openat2, at) };",
+        "    unsafe { libc::fopen(name.as_ptr(), mode) };",
+    ] {
+        let with = text.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
+        assert!(!found(&opens, &with).is_empty(), "{line}");
+    }
     Ok(())
 }

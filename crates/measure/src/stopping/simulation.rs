@@ -4,9 +4,10 @@
 //! experiments of each kind and writes the rates as JSON (`benchmarks/compare/results/simulation.json`);
 //! otherwise 200 are simulated.
 
-use std::{env, error::Error, f64::consts::TAU, fs};
+use std::{env, error::Error, f64::consts::TAU, io::Write, path::Path};
 
 use fastrand::Rng;
+use hugewise_linux::sys::file;
 use serde::Serialize;
 
 use super::*;
@@ -327,7 +328,8 @@ fn simulation_of_noisy_hosts() -> std::result::Result<(), Box<dyn Error>> {
         all.push(rates);
     }
     if let Some(file) = file {
-        fs::write(file, serde_json::to_string_pretty(&all)? + "\n")?;
+        file::create(Path::new(&file), 0o644)?
+            .write_all((serde_json::to_string_pretty(&all)? + "\n").as_bytes())?;
     }
     Ok(())
 }

@@ -31,6 +31,12 @@ pub fn path_of(file: &impl AsRawFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
+/// Opens a file of this process for reading and writing. Allocates no memory: for a child between fork and exec.
+pub(super) fn open_after_fork(path: &CStr) -> io::Result<File> {
+    // SAFETY: reads a live string and returns a new descriptor.
+    owned(unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) })
+}
+
 /// A file in memory of `size` zero bytes, inherited by child processes. Its mappings have `name` in
 /// /proc/PID/maps.
 pub fn inherited_memory(name: &CStr, size: u64) -> io::Result<File> {

@@ -3,11 +3,11 @@
 //! Everything that needs memory is prepared before the fork, because only async-signal-safe calls are permitted after
 //! it.
 
-use std::{ffi::CString, io};
+use std::{ffi::CString, io, os::unix::fs::FileExt};
 
 use libc::{c_int, c_long, c_uint, c_ulong};
 
-use super::super::checked;
+use super::super::{checked, file};
 use crate::users::Account;
 
 /// Permissions that new files of another user never have: group and others do not write.
@@ -211,22 +211,13 @@ unsafe fn close_listed_at_exec(listed: &[c_int]) -> io::Result<()> {
 }
 
 /// Ends a protection from the OOM killer that the starter has.
-unsafe fn limit_oom_protection() -> io::Result<()> {
-    let mut text = [0u8; 8];
-    // SAFETY: the path is a literal that ends in a zero; reads into and writes from live bytes; the descriptor is new.
-    unsafe {
-        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        if file < 0 {
-            // Without /proc nothing is known, and a score cannot be set.
-            return Ok(());
-        }
-        let read = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        let written = match read > 0 && text[0] == b'-' {
-            true => checked(libc::pwrite(file, c"0".as_ptr().cast(), 1, 0)).map(drop),
-            false => Ok(()),
-        };
-        libc::close(file);
-        written
+fn limit_oom_protection() -> io::Result<()> {
+    // Without /proc nothing is known, and a score cannot be set.
+    let Ok(score) = file::open_after_fork(c"/proc/self/oom_score_adj") else { return Ok(()) };
+    let mut text = [0; 8];
+    match score.read_at(&mut text, 0) {
+        Ok(1..) if text[0] == b'-' => score.write_at(b"0", 0).map(drop),
+        _ => Ok(()),
     }
 }
 
