@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::{
     TestResult, Trial,
     collapse::Program,
-    java::compiled,
+    compiling::compiled,
     needs::{
         Need::{Free, Java},
         jdks,

@@ -6,7 +6,6 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
-    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -17,11 +16,9 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
-    needs::{
-        Need::{Compiler, MemoryGroup, Root, Thp},
-        memory_group,
-    },
-    program::compile,
+    compiling::compile,
+    memory_group::Group,
+    needs::Need::{Compiler, MemoryGroup, Root, Thp},
     settings::MAX_WAIT_TIME,
     start::{EndedProcess, Running, hugewise, run, run_command, says},
     trial,
@@ -374,32 +371,6 @@ pub fn refused_without_rights(
     let real = real?.ended_with(2)?;
     assert!(real.stderr.contains("CAP_SYS_NICE") && !real.stderr.contains("PTRACE"), "{}", real.stderr);
     Ok(dry)
-}
-
-/// A memory control group with the name of a unit, removed when dropped.
-pub struct Group(pub PathBuf);
-
-impl Group {
-    pub fn make() -> Result<Group, Box<dyn Error>> {
-        let parent = memory_group().ok_or("no group for memory")?;
-        let folder = parent.join(format!("hugewise-test-{}.service", std::process::id()));
-        fs::create_dir(&folder)?;
-        Ok(Group(folder))
-    }
-
-    /// The path of a file, which has different names in cgroup v1 and v2.
-    pub fn file(&self, v1: &str, v2: &str) -> PathBuf {
-        self.0.join(if self.0.join(v1).exists() { v1 } else { v2 })
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let begin = Instant::now();
-        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < MAX_WAIT_TIME {
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
 }
 
 fn group_limit() -> TestResult {

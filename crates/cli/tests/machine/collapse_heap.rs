@@ -1,7 +1,7 @@
 //! `collapse` on heaps of JVMs: under load, with every collector, and with fragmented memory. Collectors take turns on
 //! the JDKs; every collector runs on every JDK only in a full run.
 
-use std::{env, error::Error, fs, path::Path, process::Command, time::Instant};
+use std::{error::Error, fs, process::Command, time::Instant};
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_linux::units::Bytes;
@@ -10,8 +10,9 @@ use serde_json::Value;
 use crate::{
     TestResult, Trial,
     collapse::{MIB, Program, collapse, json, total_huge},
+    compiling::compiled,
     fragmentation,
-    java::{compiled, knows},
+    java::knows,
     killed::number,
     needs::{
         Need::{Fragment, Java, Root, Thp},
@@ -140,9 +141,4 @@ fn fragmented() -> TestResult {
     held.end();
     program.ask("?\n")?;
     program.ends_right()
-}
-
-/// Whether tests may fragment the memory of the whole machine.
-pub fn may_fragment() -> bool {
-    env::var_os("HUGEWISE_FRAGMENT").is_some_and(|set| set == "1") && Path::new("/proc/buddyinfo").exists()
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{
     TestResult, Trial,
-    java::{compiled, knows},
+    compiling::compiled,
+    java::knows,
     needs::{Need::Java, jdks},
     start::hugewise,
     trial,

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{
     TestResult, Trial,
-    collapse::Group,
-    java::compiled,
+    compiling::compiled,
+    memory_group::Group,
     needs::{
         Need::{Java, MemoryGroup, Root},
         jdks,

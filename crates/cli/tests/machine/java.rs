@@ -1,23 +1,14 @@
 //! Java launch lines on every JDK of the machine. Backings, ZGC and Shenandoah take turns on the JDKs; all
 //! collectors run on every JDK only in a full run.
 
-use std::{
-    cell::Cell,
-    collections::BTreeMap,
-    error::Error,
-    ffi::OsString,
-    fs,
-    path::Path,
-    process::Command,
-    sync::{Mutex, PoisonError},
-};
+use std::{cell::Cell, error::Error, fs, path::Path};
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_measure::comparison::Comparison;
-use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
+    compiling::compiled,
     needs::{
         Need::{Java, Pool, Root, Thp},
         jdks, starts_with,
@@ -105,43 +96,6 @@ pub fn trials() -> Vec<Trial> {
 
 pub fn knows(jdk: &Jdk, collector: &str) -> bool {
     starts_with(&jdk.java, &[&format!("-XX:+{collector}"), "-Xmx64m"])
-}
-
-/// A folder with this class, compiled for every JDK from 8 on.
-pub fn compiled(class: &str, text: &str) -> Result<TempDir, Box<dyn Error>> {
-    static COMPILED: Mutex<BTreeMap<String, ClassFiles>> = Mutex::new(BTreeMap::new());
-    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if !compiled.contains_key(text) {
-        compiled.insert(text.to_owned(), class_files(class, text)?);
-    }
-    let folder = tempfile::tempdir()?;
-    for (name, content) in &compiled[text] {
-        fs::write(folder.path().join(name), content)?;
-    }
-    Ok(folder)
-}
-
-/// Names and contents.
-type ClassFiles = Vec<(OsString, Vec<u8>)>;
-
-fn class_files(class: &str, text: &str) -> Result<ClassFiles, Box<dyn Error>> {
-    let folder = tempfile::tempdir()?;
-    let source = folder.path().join(format!("{class}.java"));
-    let classes = folder.path().join("classes");
-    fs::write(&source, text)?;
-    let compilers = jdks().into_iter().filter(|jdk| jdk.has_compiler.known() == Some(&true));
-    let jdk = compilers.min_by_key(|jdk| jdk.major).ok_or("no JDK with a compiler")?;
-    let javac = jdk.home.join("bin/javac");
-    let output = Command::new(&javac).args(["--release", "8", "-d"]).args([&classes, &source]).output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{}: {said}", javac.display()).into());
-    }
-    let files = fs::read_dir(&classes)?.map(|file| {
-        let file = file?;
-        Ok((file.file_name(), fs::read(file.path())?))
-    });
-    Ok(files.collect::<std::io::Result<_>>()?)
 }
 
 fn compare(

@@ -6,7 +6,8 @@ use crate::{
     TestResult, Trial,
     allocation::allocating,
     collapse::{MIB, Program, json, refused_without_rights, total_huge},
-    java::{compiled, knows},
+    compiling::compiled,
+    java::knows,
     needs::{
         Need::{Free, Java, Root, Thp},
         jdks,

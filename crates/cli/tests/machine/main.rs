@@ -29,7 +29,6 @@ mod mariadb;
 mod memory;
 mod memory_limit;
 mod native;
-mod needs;
 mod plan;
 mod plan_running;
 mod postgres;
@@ -47,9 +46,7 @@ mod schemas;
 mod script;
 mod server;
 mod server_killed;
-mod settings;
 mod split;
-mod start;
 mod storms;
 mod tlb;
 mod touch;
@@ -59,15 +56,31 @@ mod unit;
 mod untouched;
 mod without;
 
+#[path = "../common/compiling.rs"]
+mod compiling;
+#[path = "../common/documents.rs"]
+mod documents;
+#[path = "../common/killed_comparison.rs"]
+mod killed_comparison;
+#[path = "../common/memory_group.rs"]
+mod memory_group;
+#[path = "../common/needs.rs"]
+mod needs;
+#[path = "../common/preserving.rs"]
+mod preserving;
+#[path = "../common/settings.rs"]
+mod settings;
+#[path = "../common/start.rs"]
+mod start;
+#[path = "../common/systemd.rs"]
+mod systemd;
+
 use std::process::ExitCode;
 
 use hugewise_linux::testing::trials::{self, Skipped, TestResult, Trial, is_full, represents, skip};
 use libtest_mimic::Arguments;
 
-use crate::{
-    needs::{Need, missing},
-    settings::Snapshot,
-};
+use crate::preserving::trial;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -121,24 +134,6 @@ fn main() -> ExitCode {
         schemas::trials(),
     ];
     trials::run(&arguments, all.into_iter().flatten().collect())
-}
-
-/// A test that must leave all settings unchanged, or that is skipped.
-fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> TestResult + Send + 'static) -> Trial {
-    let reasons: Vec<String> = needs.iter().filter_map(|need| missing(*need)).collect();
-    let missing = (!reasons.is_empty()).then(|| reasons.join("; "));
-    Trial::new(name, missing, move || preserving(test))
-}
-
-/// Runs `test` and checks that the machine's settings are unchanged.
-fn preserving(test: impl FnOnce() -> TestResult) -> TestResult {
-    let before = Snapshot::take()?;
-    let outcome = test();
-    let preserved = before.is_preserved();
-    match (outcome, preserved) {
-        (Err(error), Err(difference)) => Err(format!("{error}\n{difference}").into()),
-        (outcome, preserved) => preserved.and(outcome),
-    }
 }
 
 /// Attempts a test again after failures that `is_known` recognises as caused by other programs, up to three

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     TestResult,
-    collapse::Group,
+    memory_group::Group,
     needs::Need::{Java, MemoryGroup, Root},
     start::{EndedProcess, hugewise, run_command, says},
     trial,

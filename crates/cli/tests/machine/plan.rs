@@ -29,7 +29,7 @@ use hugewise_plan::plan::{Plan, PoolAvailability, StartOutcome};
 use tempfile::TempDir;
 
 use crate::{
-    TestResult, Trial, java,
+    TestResult, Trial,
     needs::{
         Need::{Java, Pool as PoolNeeded, Root as RootNeeded},
         jdks, starts_with,
@@ -150,7 +150,7 @@ pub fn knows(java: &Path, collector: &str) -> bool {
 
 /// The program in a folder.
 pub fn compiled() -> Result<TempDir, String> {
-    java::compiled("Stay", SOURCE).map_err(|error| error.to_string())
+    crate::compiling::compiled("Stay", SOURCE).map_err(|error| error.to_string())
 }
 
 /// A command line of the program in two parts, between which large page options are inserted.

@@ -1,11 +1,10 @@
 //! Programs other than java: huge pages through the C library.
 
-use std::{error::Error, fs, path::Path, process::Command};
-
 use hugewise_measure::verdict::Verdict;
 
 use crate::{
     TestResult, Trial,
+    compiling::compile,
     native::rounds_in_full_run,
     needs::Need::{Compiler, Pool, Root, Thp},
     start::{INCONCLUSIVE, covered, hugewise, reason_left_out, rounds, run_command, says},
@@ -42,17 +41,6 @@ pub fn trials() -> Vec<Trial> {
         trial("program: mmap falls back, with the cause", &needs, mmap_falls_back),
         trial("program: SysV shared memory is skipped", &needs, shared_memory_is_left_out),
     ]
-}
-
-/// Compiles a C program of this name.
-pub fn compile(folder: &Path, name: &str, text: &str) -> Result<String, Box<dyn Error>> {
-    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
-    fs::write(&source, text)?;
-    let output = Command::new("cc").arg("-o").arg(&program).arg(&source).output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into());
-    }
-    Ok(program.to_string_lossy().into_owned())
 }
 
 fn malloc_gets_its_pages() -> TestResult {

@@ -22,7 +22,8 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
-    java::{compiled, knows},
+    compiling::compiled,
+    java::knows,
     needs::{
         Need::{Java, Pool, Root as Rights, Thp},
         jdks,

@@ -30,7 +30,8 @@ use hugewise_linux::{
 
 use crate::{
     TestResult, Trial,
-    java::{compiled, knows},
+    compiling::compiled,
+    java::knows,
     needs::{
         Need::{Java, Namespaces, Pool, Root as Superuser, Thp},
         jdks,

@@ -18,8 +18,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    TestResult, Trial, fragmentation,
-    java::{compiled, knows},
+    TestResult, Trial,
+    compiling::compiled,
+    fragmentation,
+    java::knows,
     needs::{
         Need::{Fragment, Free, Java, Root as Rights, Thp},
         jdks,

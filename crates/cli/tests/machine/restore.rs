@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     TestResult, Trial,
+    killed_comparison::{changed_the_pool, comparison, killed},
     needs::Need::{Namespaces, Pool, Root, Strace},
     settings::{APPLIED, JOURNAL, MAX_WAIT_TIME},
     start::{EndedProcess, QUICK_RUN, Running, hugewise, run, run_command, says},
@@ -93,37 +94,6 @@ impl Drop for Namespace {
         let _ = self.hugewise(&["restore", "--force"]);
         let _ = self.holder.child.kill();
         let _ = self.holder.child.wait();
-    }
-}
-
-/// A comparison that needs a pool, and runs for longer than these tests wait for its journal.
-fn comparison() -> Vec<&'static str> {
-    [&QUICK_RUN[..], &["-b", "base,hugetlb"]].concat()
-}
-
-/// Starts a comparison and kills it when its journal contains a change.
-fn killed(make: &dyn Fn() -> Command, journal: &str) -> TestResult {
-    let mut running = changed_the_pool(make, journal)?;
-    running.child.kill()?;
-    running.wait().map(drop)
-}
-
-/// Starts a comparison and waits until its journal contains the complete change of the pool.
-fn changed_the_pool(make: &dyn Fn() -> Command, journal: &str) -> Result<Running, Box<dyn Error>> {
-    let begin = Instant::now();
-    loop {
-        let mut running = Running::start(&mut make())?;
-        while running.child.try_wait()?.is_none() {
-            let text = fs::read_to_string(journal).unwrap_or_default();
-            if text.contains("\"now\"") && !text.contains("\"from\"") {
-                return Ok(running);
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        let ended = running.wait()?;
-        if begin.elapsed() > MAX_WAIT_TIME {
-            return Err(format!("it never changed the pool: {ended:#?}").into());
-        }
     }
 }
 

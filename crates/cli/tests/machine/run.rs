@@ -15,11 +15,11 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
+    compiling::compile,
     needs::{
         Need::{Compiler, Java, Namespaces, OffHeapJars, Pool, Root as IsRoot, Thp},
         OFF_HEAP_JARS, jdks,
     },
-    program::compile,
     settings::MAX_WAIT_TIME,
     skip,
     start::{EndedProcess, Running, hugewise, says},

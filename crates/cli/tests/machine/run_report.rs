@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult,
+    compiling::compile,
     needs::Need::{Compiler, Full, Thp},
-    program::compile,
     start::{Running, hugewise, left_running, says, wait_until},
     trial,
 };

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     TestResult, Trial,
-    java::compiled,
+    compiling::compiled,
     needs::{
         Need::{Java, Root as IsRoot, Thp},
         jdks,

@@ -6,12 +6,12 @@ use hugewise_measure::comparison::Comparison;
 
 use crate::{
     TestResult, Trial,
-    java::compiled,
+    compiling::compile,
+    compiling::compiled,
     needs::{
         Need::{Compiler, Java, Root, Thp},
         jdks,
     },
-    program::compile,
     start::{
         INCONCLUSIVE, Running, covered, hugewise, left_running, rounds, run, run_command, says, wait_until,
     },

@@ -12,9 +12,9 @@ use std::{
 
 use crate::{
     TestResult, Trial,
+    compiling::compile,
     killed::number,
     needs::Need::{Compiler, Pool, Root},
-    program::compile,
     start::{Running, hugewise, left_running, run, wait_until},
     trial,
 };

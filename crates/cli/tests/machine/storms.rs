@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     TestResult,
-    java::compiled,
+    compiling::compiled,
     needs::{
         Need::{Compiler, Free, Java, Root},
         jdks,

@@ -1,26 +1,20 @@
 //! `compare --server NAME.service`: a service of a systemd that runs in namespaces of its own.
 
-use std::{
-    error::Error,
-    fs, io,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::{error::Error, fs, net::TcpListener, process::Command};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
-    java::compiled,
+    compiling::compiled,
     needs::{
-        Need::{Java, Namespaces, Pool, Root, Systemd, Thp},
-        SYSTEMD, jdks,
+        Need::{self, Java, Namespaces, Pool, Root, Thp},
+        jdks,
     },
     server::{NODELAY, SERVICE},
-    skip,
     start::{INCONCLUSIVE, Running, covered, hugewise, run, run_command, says, wait_until},
+    systemd::Systemd,
     trial,
 };
 
@@ -30,7 +24,7 @@ const KEPT: &str = "-Dkept=$1";
 const DROP_INS: &str = "/run/systemd/system/app.service.d";
 
 pub fn trials() -> Vec<Trial> {
-    let needs = [Root, Thp, Pool, Java, Namespaces, Systemd];
+    let needs = [Root, Thp, Pool, Java, Namespaces, Need::Systemd];
     vec![
         trial("unit: its JVM gets its pages in each run, and is as before at the end", &needs, compared),
         trial("unit: it is as before if hugewise is killed", &needs, killed),
@@ -39,94 +33,34 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Mounts what a systemd needs, and becomes it; it knows only the units in its own /run.
-const BOOT: &str = "set -e
-mount --make-rprivate /
-mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/system
-umount -R /sys/fs/cgroup
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-echo '[Unit]\nDefaultDependencies=no' > /run/systemd/system/default.target
-cp \"$1\" /run/systemd/system/app.service
-exec env -i container=other PATH=\"$PATH\" SYSTEMD_UNIT_PATH=/run/systemd/system \\
-    \"$0\" --system --log-target=null --show-status=no";
-
-/// A systemd with one service, which runs.
+/// A systemd with one service, which runs a JVM.
 struct Booted {
-    /// The process that ends all others.
-    outer: Child,
-    /// systemd itself.
-    pid: u32,
-    group: PathBuf,
+    systemd: Systemd,
     classes: TempDir,
     port: u16,
 }
 
 impl Booted {
     fn boot() -> Result<Booted, Box<dyn Error>> {
-        let groups = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-        let Some(groups) = groups.into_iter().find(|groups| groups.join("cgroup.controllers").exists())
-        else {
-            return skip("no control groups of version 2");
-        };
         let classes = compiled("Service", SERVICE)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
         let options =
             format!("-Xms256m -Xmx256m -XX:+UseSerialGC {NODELAY} -cp {}", classes.path().display());
-        let unit = classes.path().join(UNIT);
         let text = format!(
             "[Unit]\nDefaultDependencies=no\n[Service]\nEnvironment='JAVA_TOOL_OPTIONS={KEPT}'\n\
              ExecStart={java} {options} Service serve {port}\n"
         );
-        fs::write(&unit, text)?;
-        let group = groups.join(format!("hugewise-test-{}", std::process::id()));
-        fs::create_dir(&group)?;
-        let procs = group.join("cgroup.procs");
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(procs);
-        command.args(["unshare", "-m", "-p", "-f", "-i", "-u", "-C", "--mount-proc", "--kill-child"]);
-        command.args(["sh", "-c", BOOT, SYSTEMD]).arg(unit);
-        let outer = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        let mut booted = Booted { outer, pid: 0, group, classes, port };
-        wait_until("systemd runs", || {
-            if booted.outer.try_wait()?.is_some() {
-                return skip("systemd does not start in namespaces here");
-            }
-            let children = format!("/proc/{0}/task/{0}/children", booted.outer.id());
-            let children = fs::read_to_string(children).unwrap_or_default();
-            booted.pid = children.trim().parse().unwrap_or_default();
-            Ok(booted.pid != 0 && booted.systemctl(&["show", "--property=Version"]).is_ok())
-        })?;
-        booted.systemctl(&["start", UNIT])?;
-        Ok(booted)
-    }
-
-    /// The command in the namespaces of this systemd.
-    fn inside(&self, inner: &Command) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &self.pid.to_string(), "--mount", "--pid", "--ipc", "--uts", "--cgroup"]);
-        command.arg("--").arg(inner.get_program()).args(inner.get_args());
-        command
-    }
-
-    fn output(&self, program: &str, arguments: &[&str]) -> Result<String, Box<dyn Error>> {
-        let mut inner = Command::new(program);
-        let ran = self.inside(inner.args(arguments)).stdin(Stdio::null()).output()?;
-        if !ran.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&ran.stderr)).into());
-        }
-        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
-    }
-
-    fn systemctl(&self, arguments: &[&str]) -> Result<String, Box<dyn Error>> {
-        self.output("systemctl", arguments)
+        let systemd = Systemd::boot(UNIT, &text)?;
+        systemd.systemctl(&["start", UNIT])?;
+        Ok(Booted { systemd, classes, port })
     }
 
     /// The options of the service's JVM; empty while it does not run.
     fn options(&self) -> Result<String, Box<dyn Error>> {
-        let pid = self.systemctl(&["show", "--property=MainPID", "--value", UNIT])?;
-        let environment = self.output("cat", &[&format!("/proc/{}/environ", pid.trim())]).unwrap_or_default();
+        let pid = self.systemd.systemctl(&["show", "--property=MainPID", "--value", UNIT])?;
+        let environ = format!("/proc/{}/environ", pid.trim());
+        let environment = self.systemd.output("cat", &[&environ]).unwrap_or_default();
         let options = environment.split('\0').find_map(|entry| entry.strip_prefix("JAVA_TOOL_OPTIONS="));
         Ok(options.unwrap_or_default().to_owned())
     }
@@ -134,27 +68,8 @@ impl Booted {
     fn compare(&self, options: &[&str], driver: &[&str]) -> Command {
         let port = self.port.to_string();
         let mut inner = hugewise(&["compare", "--json", "--rounds", "1", "--server", UNIT, "--ready", &port]);
-        self.inside(inner.args(options).arg("--").args(driver))
+        self.systemd.inside(inner.args(options).arg("--").args(driver))
     }
-}
-
-impl Drop for Booted {
-    fn drop(&mut self) {
-        let _ = self.outer.kill();
-        let _ = self.outer.wait();
-        let _ = wait_until("its processes have ended", || Ok(remove(&self.group).is_ok()));
-    }
-}
-
-/// Removes a control group and those below it.
-fn remove(group: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(group)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            remove(&entry.path())?;
-        }
-    }
-    fs::remove_dir(group)
 }
 
 fn compared() -> TestResult {
@@ -174,7 +89,7 @@ fn compared() -> TestResult {
     }
     assert!(comparison.notes.iter().all(|note| !note.contains("removed")), "{:?}", comparison.notes);
     assert_eq!(booted.options()?, KEPT);
-    assert!(booted.output("ls", &[DROP_INS]).is_err());
+    assert!(booted.systemd.output("ls", &[DROP_INS]).is_err());
     Ok(())
 }
 
@@ -188,7 +103,7 @@ fn killed() -> TestResult {
     Command::new("sh").args(["-c", "kill -s KILL \"$0\"", hugewise.trim()]).status()?;
     running.wait()?;
     wait_until("the service is as before", || Ok(booted.options()? == KEPT))?;
-    assert!(booted.output("ls", &[DROP_INS]).is_err());
+    assert!(booted.systemd.output("ls", &[DROP_INS]).is_err());
     Ok(())
 }
 
@@ -196,7 +111,7 @@ fn restarted() -> TestResult {
     let booted = Booted::boot()?;
     let report = booted.classes.path().join("report.json").display().to_string();
     let run_unit = |options: &[&str]| {
-        run_command(&|| booted.inside(&hugewise(&[&["run", "--unit", UNIT][..], options].concat())))
+        run_command(&|| booted.systemd.inside(&hugewise(&[&["run", "--unit", UNIT][..], options].concat())))
     };
     let started = run_unit(&["--report", &report])?.ended_with(0)?;
     says(
@@ -217,7 +132,7 @@ fn restarted() -> TestResult {
     assert_eq!(booted.options()?, format!("{KEPT} -XX:-UseLargePages"));
     says(&run_unit(&["--undo"])?.ended_with(0)?.stderr, &["restarted as it was"])?;
     assert_eq!(booted.options()?, KEPT);
-    assert!(booted.output("ls", &[DROP_INS]).is_err());
+    assert!(booted.systemd.output("ls", &[DROP_INS]).is_err());
     says(&run_unit(&["--undo"])?.ended_with(2)?.stderr, &["was not restarted by 'hugewise run --unit'"])
 }
 

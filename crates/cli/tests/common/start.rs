@@ -1,10 +1,12 @@
 //! Starts the program, and finds processes that it left running.
 
 use std::{
+    env,
     error::Error,
     fs::{self, File},
     io::{Read, Seek},
     os::unix::process::ExitStatusExt,
+    path::PathBuf,
     process::{self, Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
@@ -13,10 +15,12 @@ use std::{
 use hugewise_measure::comparison::{Comparison, Round};
 
 use crate::{
-    schemas::check_document,
+    documents::check_document,
     settings::{JOURNAL, MAX_WAIT_TIME, RECORDING},
 };
 
+/// Environment variable with the path of a program to test in place of the built one.
+const BINARY: &str = "HUGEWISE_BINARY";
 /// Environment variable of all processes that these tests start.
 pub const MARKER: &str = "HUGEWISE_MACHINE_TEST";
 /// Longest wait for processes that were ended to be gone.
@@ -126,9 +130,14 @@ impl Running {
     }
 }
 
-/// A command that starts the built program.
+/// Path of the tested program: the built one, unless [`BINARY`] names another.
+pub fn program() -> PathBuf {
+    env::var_os(BINARY).map_or_else(|| env!("CARGO_BIN_EXE_hugewise").into(), PathBuf::from)
+}
+
+/// A command that starts the tested program.
 pub fn hugewise(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hugewise"));
+    let mut command = Command::new(program());
     command.args(arguments);
     for variable in ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GLIBC_TUNABLES", "JAVA_HOME"]
     {
@@ -157,7 +166,8 @@ pub fn run_command(make: &dyn Fn() -> Command) -> Result<EndedProcess, Box<dyn E
     }
 }
 
-fn is_busy(stderr: &str) -> bool {
+/// Whether another process has the journal, by what hugewise says.
+pub fn is_busy(stderr: &str) -> bool {
     [BUSY, RECORDING_BUSY].iter().any(|part| stderr.contains(part))
 }
 

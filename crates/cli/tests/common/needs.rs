@@ -87,7 +87,7 @@ pub fn missing(need: Need) -> Option<String> {
         Need::Strace => works(Command::new("strace").args(["-o", "/dev/null", "true"])),
         Need::Systemd => Path::new(SYSTEMD).is_file(),
         Need::MemoryGroup => memory_group().is_some(),
-        Need::Fragment => crate::collapse_heap::may_fragment(),
+        Need::Fragment => may_fragment(),
         Need::Full => env::var_os(FULL).is_some(),
         Need::KernelTools => [THPMAPS, PAGE_TYPES].iter().all(|name| env::var_os(name).is_some()),
     };
@@ -160,6 +160,11 @@ fn is_root() -> bool {
             .write(true)
             .open("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
             .is_ok()
+}
+
+/// Whether tests may fragment the memory of the whole machine.
+pub fn may_fragment() -> bool {
+    env::var_os("HUGEWISE_FRAGMENT").is_some_and(|set| set == "1") && Path::new("/proc/buddyinfo").exists()
 }
 
 fn pool(size: &str) -> bool {
