@@ -1,0 +1,13 @@
+/* links ONE OTHER: exchanges the two files without pause. Prints `ready PID`. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(int count, char **words)
+{
+    if (count < 3) return 2;
+    printf("ready %d\n", getpid());
+    fflush(stdout);
+    for (;;) renameat2(AT_FDCWD, words[1], AT_FDCWD, words[2], RENAME_EXCHANGE);
+}
