@@ -18,6 +18,8 @@ use crate::{
 
 /// Deadline of a command that should end at once.
 pub const AT_ONCE: Duration = Duration::from_secs(10);
+/// Deadline of a comparison, which may populate all free memory first, if the host takes it back.
+pub const COMPARED: Duration = Duration::from_secs(120);
 /// Limit of memory of a command that reads what others shape.
 pub const CAGE: Bytes = Bytes(1 << 30);
 

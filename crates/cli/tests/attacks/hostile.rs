@@ -16,6 +16,8 @@ use std::{
 use hugewise_linux::sys::process::kill_group;
 use tempfile::TempDir;
 
+use crate::{TestResult, skip};
+
 /// The ordinary user, and its group.
 pub const USER: u32 = 65534;
 
@@ -99,6 +101,11 @@ impl Place {
 
     /// The helper `overlay` over `place`, which does not answer a lookup of names that begin with `name`.
     pub fn overlay(&self, place: &str, name: &str) -> Result<Hostile, Box<dyn Error>> {
+        let kinds = fs::read_to_string("/proc/filesystems")?;
+        if !["\tfuse\n", "\toverlay\n"].iter().all(|kind| kinds.contains(kind)) {
+            return skip("a kernel without overlays or file systems in user space");
+        }
+        needs_user_namespaces()?;
         let folder = self.of_user()?;
         self.hostile("overlay", &[&self.device()?, &folder.display().to_string(), place, name])
     }
@@ -117,9 +124,17 @@ impl Place {
 
     /// A shell of the ordinary user as root of a user and mount namespace of its own; `script` prints `ready`.
     pub fn namespace(&self, script: &str) -> Result<Hostile, Box<dyn Error>> {
+        needs_user_namespaces()?;
         let mut command = Command::new("unshare");
         Hostile::start(command.args(["-Urm", "sh", "-c", script]).uid(USER).gid(USER))
     }
+}
+
+/// Skips the test if ordinary users cannot create namespaces.
+fn needs_user_namespaces() -> TestResult {
+    let mut command = Command::new("unshare");
+    let made = command.args(["-Urm", "true"]).uid(USER).gid(USER).stderr(Stdio::null()).status()?;
+    if made.success() { Ok(()) } else { skip("ordinary users cannot create user namespaces") }
 }
 
 /// A process group of another user. Killed when dropped.

@@ -7,7 +7,14 @@
 
 mod bounded;
 mod hostile;
+mod namespaces;
 mod reading;
+mod remains;
+mod restoring;
+mod services;
+mod terminals;
+mod users;
+mod waiting;
 
 macro_rules! shared {
     ($($name:ident $path:literal),*) => {
@@ -42,7 +49,16 @@ use crate::{
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let all = [reading::trials()];
+    let all = [
+        reading::trials(),
+        waiting::trials(),
+        namespaces::trials(),
+        users::trials(),
+        services::trials(),
+        terminals::trials(),
+        remains::trials(),
+        restoring::trials(),
+    ];
     trials::run(&arguments, all.into_iter().flatten().collect())
 }
 

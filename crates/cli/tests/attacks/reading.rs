@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// Length of a file in /proc that is larger than the memory of any machine, in bytes.
-const ENDLESS: &str = "17592186044416";
+pub const ENDLESS: &str = "17592186044416";
 /// Content of a file that only root may read.
 const SECRET: &str = "SECRET-OF-ROOT";
-const NR: &str = "/proc/sys/vm/nr_hugepages";
+pub const NR: &str = "/proc/sys/vm/nr_hugepages";
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -43,7 +43,7 @@ fn environment() -> TestResult {
 }
 
 /// The commands that read a process, without changing it.
-fn observing<'a>(pid: &'a str, recording: &'a str) -> [Vec<&'a str>; 7] {
+pub fn observing<'a>(pid: &'a str, recording: &'a str) -> [Vec<&'a str>; 7] {
     [
         vec!["inspect", "--all"],
         vec!["inspect", pid],
