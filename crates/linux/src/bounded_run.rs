@@ -55,3 +55,29 @@ fn run(mut program: Program, timeout: Duration, interrupt: &Interrupt) -> io::Re
 pub fn interrupted() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "interrupted")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Program {
+        let mut program = Program::new("sh");
+        program.args(["-c", script]);
+        program
+    }
+
+    /// A process that has left the process group keeps the output open.
+    #[test]
+    fn a_signal_ends_a_program_and_the_output_of_what_it_leaves_is_not_waited_for() -> io::Result<()> {
+        let begin = Instant::now();
+        let (limit, none) = (Duration::from_secs(300), Interrupt::default());
+        let ended = run(shell("sleep 300"), limit, &Interrupt::received(15));
+        assert!(ended.is_err_and(|error| error.kind() == io::ErrorKind::Interrupted));
+        let printed = run(shell("echo a; echo b >&2; setsid sleep 20 & exit 3"), limit, &none)?;
+        let printed = printed.map(|of| (of.status.code(), of.stdout, of.stderr));
+        assert_eq!(printed, Some((Some(3), "a\n".to_owned(), "b\n".to_owned())));
+        assert!(run(shell("setsid sleep 20 & sleep 300"), Duration::from_millis(300), &none)?.is_none());
+        assert!(begin.elapsed() < Duration::from_secs(15));
+        Ok(())
+    }
+}

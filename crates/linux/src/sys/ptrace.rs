@@ -10,7 +10,10 @@ use std::{
     os::unix::process::ExitStatusExt,
     process::ExitStatus,
     ptr,
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -24,6 +27,9 @@ const ALARM_INTERVAL: Duration = Duration::from_millis(50);
 const ALARM_SIGNAL: c_int = libc::SIGURG;
 /// Longest wait for processes that were killed.
 const KILL_TIME_LIMIT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(target_arch = "aarch64")]
 #[path = "ptrace_aarch64.rs"]
@@ -91,7 +97,7 @@ enum Stop {
     Interrupted,
 }
 
-/// Runs `program` and all its descendants to their end; returns the exit status of the program.
+/// Runs `program` to its end, at which its remaining descendants are killed; returns its exit status.
 ///
 /// After `timeout`, or when `is_interrupted`, all are killed, and the result is an error of kind `TimedOut` or
 /// `Interrupted`.
@@ -110,17 +116,18 @@ pub fn supervise(
         () => None,
     };
     let alarm = &Alarm::new()?;
-    let (done, waiting) = mpsc::channel::<()>();
+    let (is_ending, (done, waiting)) = (&AtomicBool::new(false), mpsc::channel::<()>());
     let (status, stopped) = thread::scope(|scope| {
         // The wait for a traced thread ends only at an event: the alarm makes the loop of the tracer look at the time.
         scope.spawn(move || {
             while waiting.recv_timeout(ALARM_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-                if stop().is_some() {
+                if stop().is_some() || is_ending.load(Ordering::Relaxed) {
                     alarm.ring();
                 }
             }
         });
-        let mut tracer = Tracer { first: child.id() as pid_t, known: Vec::new(), awaited: Vec::new() };
+        let first = child.id() as pid_t;
+        let mut tracer = Tracer { first, known: Vec::new(), awaited: Vec::new(), is_ending };
         let mut stopped = None;
         let status = tracer.follow(supervisor, &mut || {
             stopped = stopped.or_else(stop);
@@ -160,15 +167,18 @@ impl Alarm {
 }
 
 /// The traced threads of a program.
-struct Tracer {
+struct Tracer<'a> {
     first: pid_t,
     known: Vec<pid_t>,
     /// Calls whose result is to be reported.
     awaited: Vec<SystemCall>,
+    /// Set once they were killed.
+    is_ending: &'a AtomicBool,
 }
 
-impl Tracer {
-    /// Resumes every traced thread from stop to stop until none is left. Once `is_over`, all are killed.
+impl Tracer<'_> {
+    /// Resumes every traced thread from stop to stop until none is left. At the end of the first process, or once
+    /// `is_over`, all are killed.
     fn follow(
         &mut self,
         supervisor: &mut dyn Supervisor,
@@ -182,8 +192,8 @@ impl Tracer {
                 self.kill_all(status_of_first.is_none());
             }
             if killed_at.is_some_and(|at| at.elapsed() >= KILL_TIME_LIMIT) {
-                // In an uninterruptible wait; the kernel kills it when this thread ends.
-                return Err(io::ErrorKind::TimedOut.into());
+                // The rest is in an uninterruptible wait.
+                return status_of_first.ok_or_else(|| io::ErrorKind::TimedOut.into());
             }
             let mut status = 0;
             // Waits for children of this thread only; other threads reap their own children.
@@ -201,6 +211,9 @@ impl Tracer {
                 self.known.retain(|&other| other != thread);
                 if thread == self.first {
                     status_of_first = Some(ExitStatus::from_raw(status));
+                    // The rest is not waited for, such as a daemon that a script starts before `java`.
+                    killed_at = Some(Instant::now());
+                    self.kill_all(false);
                 }
                 continue;
             }
@@ -224,6 +237,7 @@ impl Tracer {
 
     /// Kills the traced threads, and the process group of the first process while its number is not reused.
     fn kill_all(&self, first_exists: bool) {
+        self.is_ending.store(true, Ordering::Relaxed);
         self.known.iter().for_each(|thread| kill(*thread));
         if first_exists {
             kill(self.first);
