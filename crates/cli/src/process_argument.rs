@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::bail;
+use hugewise_jvm::regions::is_hotspot;
 use hugewise_linux::{
     cgroup::processes::{self, GroupName},
     proc::tree,
@@ -67,7 +68,7 @@ impl ProcessArgument {
             (_, [pid, ..]) => return Ok(*pid),
             (_, []) => bail!("no process was named"),
         };
-        let jvms: Vec<u32> = pids.iter().copied().filter(|pid| is_jvm(root, *pid)).collect();
+        let jvms: Vec<u32> = pids.iter().copied().filter(|pid| is_hotspot(root, *pid)).collect();
         let is_outside = |pid: &u32| tree::parent(root, *pid).is_some_and(|parent| !pids.contains(&parent));
         let first: Vec<u32> = pids.iter().copied().filter(is_outside).collect();
         let describe = |pid: u32| {
@@ -88,9 +89,4 @@ impl ProcessArgument {
             }
         }
     }
-}
-
-/// Whether a process has loaded a JVM; false if its mappings cannot be read.
-pub fn is_jvm(root: &Root, pid: u32) -> bool {
-    root.read(format!("proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/libjvm.so"))
 }

@@ -1,16 +1,26 @@
 //! The program of a systemd service.
 
-use std::{fs, io};
+use std::io;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use hugewise_databases::postgres::line;
-use hugewise_jvm::launch::LaunchLine;
-use hugewise_linux::{c_library, proc::tree, root::Root, systemd::Unit};
+use hugewise_jvm::{
+    launch::{LaunchLine, OPTION_VARIABLES},
+    regions::is_hotspot,
+};
+use hugewise_linux::{
+    c_library,
+    proc::tree,
+    root::Root,
+    systemd::{Unit, UnitEnvironment},
+    users,
+};
 use hugewise_measure::workload::UnitProgram;
 
-use crate::process_argument::is_jvm;
-
 /// Reads the program of a service that runs, and that variables can set the pages of.
+///
+/// The processes show what the program is; its variables are those of its configuration, because its user can change
+/// those of the processes, and steps of a service may run as another user.
 ///
 /// `of_postgres`: what to do instead for a PostgreSQL server.
 pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitProgram> {
@@ -18,40 +28,57 @@ pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitP
     let main = main.with_context(|| {
         format!("{unit} does not run: start it, so that its program is known: systemctl start {unit}")
     })?;
-    let jvm = tree::processes(root, main).into_iter().find(|pid| is_jvm(root, *pid));
-    let pid = jvm.unwrap_or(main);
-    let words = |name: &str| -> anyhow::Result<Vec<String>> {
-        let text = root.read(format!("proc/{pid}/{name}"));
-        let text = text.with_context(|| format!("{unit}: cannot read the {name} of process {pid}"))?;
-        Ok(text.split_terminator('\0').map(str::to_owned).collect())
-    };
-    let command = words("cmdline")?;
-    if jvm.is_some() {
-        check_flags(unit, &command)?;
+    let jvm = jvm(root, unit, main)?;
+    if let Some(pid) = jvm {
+        check_flags(root, unit, pid)?;
     } else {
-        let exe = fs::read_link(root.path(format!("proc/{pid}/exe"))).unwrap_or_default();
+        let exe = root.link(format!("proc/{main}/exe")).unwrap_or_default();
         let name = exe.file_name().unwrap_or_default().to_string_lossy();
         ensure!(
             !line::NAMES.contains(&&*name),
             "{unit} is a PostgreSQL server, whose huge_pages is an option and no variable: {of_postgres}"
         );
     }
-    let pair =
-        |entry: &String| entry.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let allocator = c_library::of_program(root, format!("proc/{pid}/exe")).ok().and_then(|of| of.allocator);
-    Ok(UnitProgram {
-        unit: unit.clone(),
-        is_jvm: jvm.is_some(),
-        allocator,
-        environment: words("environ")?.iter().filter_map(pair).collect(),
-    })
+    let exe = format!("proc/{}/exe", jvm.unwrap_or(main));
+    let allocator = c_library::of_program(root, exe).ok().and_then(|of| of.allocator);
+    let configured = UnitEnvironment::read(unit).map_err(anyhow::Error::msg)?;
+    let names = if jvm.is_some() { &OPTION_VARIABLES[..] } else { &UnitProgram::MALLOC_VARIABLES };
+    let mut environment = Vec::new();
+    for name in names {
+        let value = configured.value(name).map_err(|why| anyhow::anyhow!("{unit}: {why}"))?;
+        environment.extend(value.map(|value| ((*name).to_owned(), value.to_owned())));
+    }
+    Ok(UnitProgram { unit: unit.clone(), is_jvm: jvm.is_some(), allocator, environment })
+}
+
+/// The JVM of a service: its main process, or one that this has started as the same user.
+fn jvm(root: &Root, unit: &Unit, main: u32) -> anyhow::Result<Option<u32>> {
+    let user = |pid| users::of_process(root, pid).map_err(|why| anyhow::anyhow!("{unit}: {why}"));
+    let of_main = user(main)?;
+    let mut of_other = None;
+    for pid in tree::processes(root, main).into_iter().filter(|pid| is_hotspot(root, *pid)) {
+        match user(pid)? {
+            uid if uid == of_main => return Ok(Some(pid)),
+            uid => of_other = Some((pid, uid)),
+        }
+    }
+    match of_other {
+        Some((pid, uid)) => bail!(
+            "{unit}: its main process {main} runs as uid {of_main}, and its JVM {pid} as uid {uid}; variables of the \
+             unit would reach both: start the JVM as the user of the unit (User=)"
+        ),
+        None => Ok(None),
+    }
 }
 
 /// Flags of a command line override those in variables.
-fn check_flags(unit: &Unit, command: &[String]) -> anyhow::Result<()> {
+fn check_flags(root: &Root, unit: &Unit, pid: u32) -> anyhow::Result<()> {
+    let text = root.read(format!("proc/{pid}/cmdline"));
+    let text = text.with_context(|| format!("{unit}: cannot read the command line of process {pid}"))?;
+    let command: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
     // The files that it names are those of another user.
     let unread = |_: &str| Err(io::ErrorKind::Unsupported.into());
-    let Some(Ok(line)) = LaunchLine::parse(command, &unread) else { return Ok(()) };
+    let Some(Ok(line)) = LaunchLine::parse(&command, &unread) else { return Ok(()) };
     let (_, flags) = line.with_page_flags(&[]);
     ensure!(
         flags.is_empty(),

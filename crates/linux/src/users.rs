@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::root::Root;
+use crate::{reading::Reason, root::Root};
 
 /// A user and its primary group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,10 +53,40 @@ impl Account {
     }
 }
 
+/// The user of process `pid`. Fails if it has several identities, as a set-user-ID program has: its command line and its
+/// variables are those of another user.
+pub fn of_process(root: &Root, pid: u32) -> Result<u32, Reason> {
+    let status = root.read(format!("proc/{pid}/status"))?;
+    // Real, effective, saved, file system.
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let uids: Vec<u32> = uids.split_whitespace().filter_map(|uid| uid.parse().ok()).collect();
+    match uids[..] {
+        [uid, effective, saved, files] if [effective, saved, files] == [uid; 3] => Ok(uid),
+        [real, effective, ..] => Reason::err(format!(
+            "process {pid} was started by uid {real} and runs with the rights of uid {effective}"
+        )),
+        _ => Reason::err(format!("the user of process {pid} is unknown")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::tree;
+
+    #[test]
+    fn a_process_with_several_identities_has_no_user() {
+        for (uids, uid) in [
+            ("Uid:\t7\t7\t7\t7\n", Some(7)),
+            ("Uid:\t7\t0\t0\t0\n", None),
+            ("Uid:\t0\t0\t7\t0\n", None),
+            ("Uid:\t0\t0\t0\t7\n", None),
+            ("", None),
+        ] {
+            let (_dir, root) = tree(&[("proc/9/status", &format!("Name:\tx\n{uids}Gid:\t1\n"))]);
+            assert_eq!(of_process(&root, 9).ok(), uid, "{uids}");
+        }
+    }
 
     #[test]
     fn a_user_has_the_groups_that_list_it() {

@@ -2,7 +2,12 @@
 
 use std::collections::HashMap;
 
-use hugewise_linux::{proc::smaps::Vma, reading::Reading, root::Root, units::Bytes};
+use hugewise_linux::{
+    proc::smaps::{self, Vma},
+    reading::Reading,
+    root::Root,
+    units::Bytes,
+};
 
 use super::{JvmIdentity, is_libjvm, memory::ProcessMemory, vm_structs::Image};
 use crate::collector::Collector;
@@ -37,6 +42,15 @@ pub(super) fn identify(image: &Image) -> JvmIdentity {
         large_pages: switch("UseLargePages"),
         transparent_huge_pages: switch("UseTransparentHugePages"),
     }
+}
+
+/// Whether the process has loaded HotSpot, whose tables it has in its memory. In a captured tree, which has no memory,
+/// whether it has mapped a file with the name of its library. False if the process cannot be read.
+pub fn is_hotspot(root: &Root, pid: u32) -> bool {
+    let maps = root.read(format!("proc/{pid}/maps"));
+    let Some(vmas) = maps.ok().and_then(|maps| smaps::parse(&maps).ok()) else { return false };
+    let Some(library) = vmas.iter().find(|vma| is_libjvm(&vma.name)) else { return false };
+    !root.is_live() || Image::load(&ProcessMemory::of(root, pid, &vmas), library.addresses.start).is_ok()
 }
 
 /// Whether the flag of type `bool` is set in the JVM of process `pid`; `None` if that cannot be read.

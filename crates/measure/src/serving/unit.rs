@@ -12,7 +12,7 @@ use std::{
 use hugewise_linux::{
     bounded_run,
     sys::process::Program,
-    systemd::{Unit, environment_line, systemctl},
+    systemd::{Unit, environment_file, systemctl},
 };
 
 /// Units and drop-ins that are lost when the machine is started again.
@@ -49,10 +49,13 @@ impl<'a> DropIn<'a> {
     /// Writes it with these variables; those without a value are removed. They hold from the next start on.
     pub fn set(&self, variables: &[(String, Option<OsString>)]) -> io::Result<()> {
         fs::create_dir_all(self.folder())?;
-        let known = |(name, value): &(String, Option<OsString>)| {
-            Some(environment_line(name, &value.as_ref()?.to_string_lossy()))
-        };
-        write(&self.environment_file(), &variables.iter().filter_map(known).collect::<String>())?;
+        let mut lines = String::new();
+        for (name, value) in variables {
+            let Some(value) = value else { continue };
+            let value = value.to_str().ok_or_else(|| io::Error::other(format!("{name} is not UTF-8")))?;
+            lines += &environment_file::line(name, value)?;
+        }
+        write(&self.environment_file(), &lines)?;
         write(&self.file(), &self.text(variables))?;
         self.reload()
     }
@@ -103,8 +106,8 @@ impl<'a> DropIn<'a> {
         let removed = variables.iter().filter(|(_, value)| value.is_none());
         let removed: String = removed.map(|(name, _)| format!("UnsetEnvironment={name}\n")).collect();
         let head = format!("# Removed by {}.\n[Service]", self.removed_by);
-        // Specifiers begin with a percent sign.
-        let file = self.environment_file().display().to_string().replace('%', "%%");
+        // It is a pattern, in which a backslash of the unit's name takes the meaning of the next character.
+        let file = self.environment_file().display().to_string().replace('\\', "\\\\");
         format!("{head}\nEnvironmentFile={file}\n{removed}")
     }
 }

@@ -30,11 +30,14 @@ pub struct UnitProgram {
     pub is_jvm: bool,
     /// Its malloc, if that is known to be none of its C library's.
     pub allocator: Option<Allocator>,
-    /// Its variables.
+    /// Those of its configured variables that set its pages.
     pub environment: Vec<(String, String)>,
 }
 
 impl UnitProgram {
+    /// The variables that set the pages of a program that is no JVM.
+    pub const MALLOC_VARIABLES: [&'static str; 2] = ["GLIBC_TUNABLES", "MALLOC_CONF"];
+
     fn variable(&self, name: &str) -> Option<String> {
         self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }

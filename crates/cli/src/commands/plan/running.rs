@@ -16,6 +16,7 @@ use hugewise_linux::{
     root::Root,
     sys::process::effective_uid,
     units::{Bytes, PageSize, Pages},
+    users,
 };
 
 /// The data folder of PostgreSQL.
@@ -43,7 +44,8 @@ impl RunningProgram {
         // The first process of a server has the command line; the others are its children.
         let runs_server = |vmas: &[Vma]| postgres::runs_in(vmas) || mariadb::runs_in(vmas);
         let server = all.first().filter(|(_, vmas)| runs_server(vmas));
-        let jvms: Vec<&(u32, Vec<Vma>)> = all.iter().filter(|(_, vmas)| regions::has_libjvm(vmas)).collect();
+        let is_jvm = |(pid, _): &&(u32, Vec<Vma>)| regions::is_hotspot(root, *pid);
+        let jvms: Vec<&(u32, Vec<Vma>)> = all.iter().filter(is_jvm).collect();
         let (pid, vmas, kind) = match (server, &jvms[..]) {
             (Some((pid, vmas)), _) => (*pid, vmas, "server"),
             (None, [(pid, vmas)]) => (*pid, vmas, "JVM"),
@@ -62,7 +64,7 @@ impl RunningProgram {
                 )
             }
         };
-        check_owner(&Process::read(root, pid)?)?;
+        check_owner(root, &Process::read(root, pid)?)?;
         let mut found = RunningProgram { command: command(root, pid)?, notes: Vec::new(), held: Vec::new() };
         if !postgres::runs_in(vmas) {
             let is_held = |vma: &&Vma| vma.is_hugetlb && !vma.permissions.starts_with("---");
@@ -98,10 +100,10 @@ impl RunningProgram {
 }
 
 /// A plan starts the program again to query it. Its user chose the file and the options, which could be hostile.
-fn check_owner(process: &Process) -> anyhow::Result<()> {
+fn check_owner(root: &Root, process: &Process) -> anyhow::Result<()> {
     let own = effective_uid();
     let pid = process.pid;
-    let uid = *process.uid.known().with_context(|| format!("the user of process {pid} is unknown"))?;
+    let uid = users::of_process(root, pid).map_err(anyhow::Error::msg)?;
     ensure!(
         uid == own,
         "process {pid} ({}) belongs to uid {uid}, and hugewise runs as uid {own}: a plan starts the program again, so \

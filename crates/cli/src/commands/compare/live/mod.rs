@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use hugewise_jvm::regions::is_hotspot;
 use hugewise_linux::{
     hugepages::backing::Backing, interrupt::Interrupt, json, proc::process::Process, root::Root,
 };
@@ -41,7 +42,7 @@ use crate::{
         progress::Bar,
         terminal::{Terminal, plain, print},
     },
-    process_argument::{ProcessArgument, is_jvm},
+    process_argument::ProcessArgument,
 };
 
 /// Default limit of a live comparison.
@@ -98,7 +99,7 @@ pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) ->
     let interrupt = machine::install_signal_handlers()?;
     let region = match options.region {
         Some(region) => region,
-        None if is_jvm(&root, pid) => RegionSelection::Heap,
+        None if is_hotspot(&root, pid) => RegionSelection::Heap,
         None => RegionSelection::All,
     };
     let moving =

@@ -1,6 +1,9 @@
 //! Services of systemd.
 
-use std::{fmt, io, process::Stdio, time::Duration};
+mod environment;
+pub mod environment_file;
+
+use std::{fmt, io, path::Path, process::Stdio, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +11,8 @@ use crate::{
     bounded_run::{self, Printed},
     sys::process::{GroupLeader, Program},
 };
+
+pub use environment::UnitEnvironment;
 
 /// Time limit of a question; systemd answers in some milliseconds.
 const QUESTION_TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -26,7 +31,6 @@ impl Unit {
     ///
     /// Source: systemd.unit(5).
     pub fn parse(text: &str) -> Option<Unit> {
-        let is_of_names = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
         let prefix = text.strip_suffix(ENDING)?;
         let is_name = !prefix.is_empty() && !prefix.starts_with('-') && prefix.chars().all(is_of_names);
         is_name.then(|| Unit(text.to_owned()))
@@ -38,7 +42,7 @@ impl Unit {
 
     /// Its main process; `None` if it does not run.
     pub fn main_process(&self) -> io::Result<Option<u32>> {
-        let pid = ask(&["show", "--property=MainPID", "--value", &self.0])?;
+        let pid = ask(&["show", "--property=MainPID", "--value", "--", &self.0])?;
         Ok(pid.trim().parse().ok().filter(|pid| *pid != 0))
     }
 }
@@ -47,6 +51,22 @@ impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// The control group of a running unit of any type, as systemd names it, from the root of its hierarchy; `None` if it
+/// has none, or systemd does not run. An error if systemd does not answer.
+pub fn control_group(unit: &str) -> io::Result<Option<String>> {
+    // Source: sd_booted(3).
+    if !Path::new("/run/systemd/system").is_dir() || !unit.chars().all(is_of_names) {
+        return Ok(None);
+    }
+    let group = ask(&["show", "--property=ControlGroup", "--value", "--", unit])?;
+    Ok(Some(group.trim_end_matches('\n').to_owned()).filter(|group| !group.is_empty()))
+}
+
+/// Whether the name of a unit may contain the character (systemd.unit(5)).
+fn is_of_names(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ":-_.\\@".contains(c)
 }
 
 /// Asks systemd by systemctl(1), which changes nothing; returns what it printed, or an error with its message.
@@ -81,20 +101,6 @@ fn printed(arguments: &[&str], ran: io::Result<Option<Printed>>, limit: Duration
     if ran.status.success() { Ok(ran.stdout) } else { Err(failed(ran.stderr.trim().to_owned())) }
 }
 
-/// A line of a file for `EnvironmentFile=`.
-///
-/// Source: systemd.exec(5); as in a shell, these characters are special between double quotes.
-pub fn environment_line(name: &str, value: &str) -> String {
-    let mut line = format!("{name}=\"");
-    for c in value.chars() {
-        if matches!(c, '"' | '\\' | '$' | '`') {
-            line.push('\\');
-        }
-        line.push(c);
-    }
-    line + "\"\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,11 +113,5 @@ mod tests {
         for word in ["", ".service", "-x.service", "./a.service", "a b.service", "a.socket", "a.service;"] {
             assert_eq!(Unit::parse(word), None, "{word}");
         }
-    }
-
-    #[test]
-    fn values_are_quoted() {
-        assert_eq!(environment_line("A", "b c"), "A=\"b c\"\n");
-        assert_eq!(environment_line("A", r#""$x" \`%"#), "A=\"\\\"\\$x\\\" \\\\\\`%\"\n");
     }
 }
