@@ -1,6 +1,11 @@
 //! Final values of a JVM's flags, printed by the `java` that will run, with its own options.
 
-use std::{collections::BTreeMap, env, ffi::OsString, io, path::PathBuf, time::Duration};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap, env, ffi::OsString, io, path::PathBuf, process::ExitStatus, time::Duration,
+};
 
 use hugewise_linux::{bounded_run, empty_folder, sys::process::Program, units::Bytes};
 use tempfile::TempDir;
@@ -29,6 +34,15 @@ pub struct FinalFlags {
 pub enum FlagsError {
     #[error("{java} could not be started: {source}")]
     Start { java: String, source: io::Error },
+    /// No JVM ran: a wrapper before `java` fails, or `java` is a program that starts none.
+    #[error("{program} fails before a JVM starts ({status}): {detail}")]
+    BeforeJvm {
+        /// The wrapper that reports the failure, or all programs that may have failed.
+        program: String,
+        status: ExitStatus,
+        /// Up to three lines of the output.
+        detail: String,
+    },
     #[error("{java} refuses these options: {detail}")]
     Refused {
         java: String,
@@ -71,12 +85,9 @@ fn final_flags_within(line: &LaunchLine, timeout: Duration) -> Result<FinalFlags
     with_unlisted_flags(line, &|options| {
         let flags_command = flags_command(line, options)?;
         let program = flags_command.command.name();
-        let java = line.java.clone();
         match bounded_run::run_with_timeout(flags_command.command, timeout) {
-            Ok(Some(printed)) => {
-                parse_output(java, printed.status.success(), &printed.stdout, &printed.stderr)
-            }
-            Ok(None) => Err(FlagsError::TimedOut { java, limit: timeout }),
+            Ok(Some(printed)) => parse_output(line, printed.status, &printed.stdout, &printed.stderr),
+            Ok(None) => Err(FlagsError::TimedOut { java: line.java.clone(), limit: timeout }),
             // With a wrapper, its first word may be the program that is missing.
             Err(source) => Err(FlagsError::Start { java: program, source }),
         }
@@ -104,19 +115,27 @@ pub(crate) fn with_unlisted_flags<E: From<FlagsError>>(
 
 /// Parses the output of a JVM that was started to print its flags.
 pub(crate) fn parse_output(
-    java: String,
-    succeeded: bool,
+    line: &LaunchLine,
+    status: ExitStatus,
     stdout: &str,
     stderr: &str,
 ) -> Result<FinalFlags, FlagsError> {
     let flags = parse(stdout, stderr);
+    let java = line.java.clone();
     let detail = || {
         let lines = stderr.lines().chain(stdout.lines()).map(str::trim);
         let lines = lines
             .filter(|l| !(l.is_empty() || l.starts_with("Picked up ") || l.starts_with("NOTE: Picked up")));
         lines.take(3).collect::<Vec<_>>().join(" / ")
     };
-    if !succeeded {
+    if !status.success() && !is_of_jvm(stdout) && !is_of_jvm(stderr) {
+        return Err(FlagsError::BeforeJvm {
+            program: failed_program(line, stderr),
+            status,
+            detail: detail(),
+        });
+    }
+    if !status.success() {
         return Err(FlagsError::Refused { java, detail: detail() });
     }
     if flags.bytes("MaxHeapSize").is_none() {
@@ -124,6 +143,29 @@ pub(crate) fn parse_output(
         return Err(FlagsError::NotHotSpot { java, detail });
     }
     Ok(flags)
+}
+
+/// Whether this is output of a JVM, or of the launcher that could not create it.
+fn is_of_jvm(output: &str) -> bool {
+    const SIGNS: [&str; 6] = [
+        "Java Virtual Machine",
+        "Java Runtime Environment",
+        "VM warning",
+        "JVM",
+        " version \"",
+        "[Global flags]",
+    ];
+    SIGNS.iter().any(|sign| output.contains(sign))
+}
+
+/// The wrapper of a line that reports an error, as `NAME: …`; if none does, all of its programs.
+fn failed_program(line: &LaunchLine, stderr: &str) -> String {
+    let wrappers = line.wrapper_programs();
+    let reports = |name: &&String| stderr.lines().any(|text| text.starts_with(&format!("{name}: ")));
+    match wrappers.iter().find(reports) {
+        Some(name) => name.clone(),
+        None => wrappers.into_iter().chain([line.java.clone()]).collect::<Vec<_>>().join(" or "),
+    }
 }
 
 /// Command that makes a JVM print its flags, and the empty directory in which it runs.
@@ -251,121 +293,4 @@ pub struct ExplicitDemand {
     pub heap: Bytes,
     /// Code cache and collector tables; on the default huge page size, whatever the heap's page size is.
     pub others: Bytes,
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
-
-    use hugewise_linux::root::Root;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::jdks;
-
-    const FLAGS: &str = "[Global flags]
-    uintx MaxHeapSize                              = 1073741824                                {product} {command line}
-     bool UseLargePages                            = false                                  {pd product} {default}
-ccstrlist OnError                                  =                                           {product} {default}
-    uintx ReservedCodeCacheSize                   := 251658240                              {pd product} {ergonomic}
-";
-
-    #[test]
-    fn flags_of_old_and_new_jvms_are_read() {
-        let flags = parse(FLAGS, "openjdk version \"17.0.15\" 2025-04-15\n");
-        assert_eq!((flags.version.as_str(), flags.major()), ("17.0.15", Some(17)));
-        assert_eq!(flags.bytes("MaxHeapSize"), Some(Bytes(1 << 30)));
-        assert_eq!(flags.bytes("ReservedCodeCacheSize"), Some(Bytes(240 << 20)));
-        assert_eq!((flags.is_on("UseLargePages"), flags.is_on("UseSHM")), (Some(false), None));
-        assert_eq!(parse("", "java version \"1.8.0_402\"").major(), Some(8));
-    }
-
-    #[test]
-    fn the_bound_holds_for_measured_consumption() {
-        // Measured: pages of 2 MiB that JVMs took with a heap of 1 GiB.
-        for (jdk, measured) in
-            [("17 G1", 651), ("17 Parallel", 648), ("17 Shenandoah", 665), ("25 Shenandoah", 666)]
-        {
-            let demand = parse(FLAGS, "").explicit_demand().expect("a heap size");
-            let bound = (demand.heap + demand.others).0 >> 21;
-            assert!((measured..measured + 60).contains(&bound), "{jdk}: {bound} for {measured}");
-        }
-    }
-
-    fn program(dir: &Path, text: &str) -> io::Result<LaunchLine> {
-        let java = dir.join("java");
-        fs::write(&java, text)?;
-        fs::set_permissions(&java, fs::Permissions::from_mode(0o755))?;
-        Ok(LaunchLine { java: java.display().to_string(), ..LaunchLine::default() })
-    }
-
-    #[test]
-    fn a_java_that_is_none_or_hangs_or_is_lost_is_reported() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let other = "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho '  java.vm.name = Eclipse OpenJ9 VM' >&2\n";
-        let error = final_flags(&program(dir.path(), other)?).map_err(|error| error.to_string());
-        assert!(
-            error.as_ref().is_err_and(|e| e.contains("not a HotSpot JVM: Eclipse OpenJ9 VM")),
-            "{error:?}"
-        );
-        // The child leaves the process group and keeps the output open.
-        let hangs = program(dir.path(), "#!/bin/sh\nsetsid sleep 5 &\nexec sleep 1000\n")?;
-        let error = final_flags_within(&hangs, Duration::from_millis(300)).map_err(|error| error.to_string());
-        assert!(error.as_ref().is_err_and(|e| e.contains("did not end within")), "{error:?}");
-        let chatty = program(dir.path(), "#!/bin/sh\nexec yes\n")?;
-        assert!(final_flags_within(&chatty, Duration::from_millis(300)).is_err());
-        let lost = LaunchLine { java: "/nowhere/java".to_owned(), ..LaunchLine::default() };
-        assert!(final_flags(&lost).is_err_and(|error| error.to_string().contains("could not be started")));
-        Ok(())
-    }
-
-    /// With every JDK of this machine; passes if there is none.
-    #[test]
-    fn real_jvms_answer_behind_their_wrappers() {
-        for jdk in jdks::find(&Root::live(), &jdks::Environment::of_this_process()) {
-            let java = jdk.java.display().to_string();
-            let words = |text: &str| -> Vec<String> {
-                text.split(' ')
-                    .map(|word| if word == "java" { java.clone() } else { word.to_owned() })
-                    .collect()
-            };
-            let asked = |text: &str| {
-                let files = |name: &str| match name {
-                    "opts" => Ok("-Xmx96m -XX:+UseSerialGC".to_owned()),
-                    _ => Err(io::ErrorKind::NotFound.into()),
-                };
-                LaunchLine::of_java(&words(text), &files)
-                    .map_err(FlagsError::from)
-                    .and_then(|line| final_flags(&line))
-            };
-            let plain = asked("env -u JAVA_TOOL_OPTIONS java @opts -javaagent:none.jar Main").expect(&java);
-            assert_eq!((&plain.version, plain.major()), (&jdk.version, Some(jdk.major)));
-            assert_eq!(plain.java_home.as_ref(), Some(&jdk.home));
-            assert!(plain.vendor.is_some() && plain.vm.as_ref().is_some_and(|vm| vm.contains("Server VM")));
-            assert_eq!(plain.bytes("MaxHeapSize"), Some(Bytes(96 << 20)));
-
-            let text = "env JAVA_TOOL_OPTIONS=-Xmx64m nohup taskset -c 0 java -Xmx96m Main";
-            let alone = asked(text).expect(text);
-            assert_eq!(alone.bytes("MaxHeapSize"), Some(Bytes(96 << 20)));
-            // With one processor the JVM selects the serial collector.
-            assert_eq!(alone.is_on("UseSerialGC"), Some(true));
-            let last =
-                asked("env _JAVA_OPTIONS=-Xmx64m JDK_JAVA_OPTIONS=-Xmx32m java -Xmx96m Main").expect(text);
-            assert_eq!(last.bytes("MaxHeapSize"), Some(Bytes(64 << 20)));
-
-            let refused = asked("java -XX:+UseSerialGC -XX:+UseParallelGC Main").map_err(|e| e.to_string());
-            let detail = ["Multiple garbage collectors selected", "Conflicting collector combinations"];
-            assert!(
-                refused.as_ref().is_err_and(|e| detail.iter().any(|detail| e.contains(detail))),
-                "{refused:?}"
-            );
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_output_is_read_without_panic(out in "(.|\n)*", err in "(.|\n)*") {
-            let _ = parse(&out, &err).explicit_demand();
-        }
-    }
 }

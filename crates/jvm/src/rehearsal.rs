@@ -21,6 +21,8 @@ use crate::{
 
 /// Time limit of one start; 1–2 s are usual on a loaded machine.
 const START_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Error of a file that may not be executed.
+const EACCES: i32 = 13;
 /// Maximum number of messages kept of one start.
 const MAX_MESSAGES: usize = 6;
 
@@ -65,8 +67,7 @@ pub fn launch_demand(
 pub fn flags_of(line: &LaunchLine, sizes: &PageSizes) -> Result<FinalFlags, DemandError> {
     flags::with_unlisted_flags(line, &|options| {
         let rehearsal = rehearse(line, options, sizes, &SimulatedPools::new())?;
-        let succeeded = rehearsal.status.success();
-        Ok(flags::parse_output(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)?)
+        Ok(flags::parse_output(line, rehearsal.status, &rehearsal.stdout, &rehearsal.stderr)?)
     })
 }
 
@@ -78,6 +79,8 @@ fn rehearse(
 ) -> Result<Rehearsal, DemandError> {
     let java = || line.java.clone();
     let flags_command = flags::flags_command(line, options)?;
+    // With a wrapper, its first word.
+    let program = flags_command.command.name();
     let conditions = Conditions {
         sizes,
         pools,
@@ -86,7 +89,11 @@ fn rehearse(
         timeout: START_TIME_LIMIT,
     };
     rehearsal::rehearse(flags_command.command, &conditions).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => FlagsError::Start { java: java(), source }.into(),
+        io::ErrorKind::NotFound | io::ErrorKind::Interrupted => {
+            FlagsError::Start { java: program, source }.into()
+        }
+        // Of the file; tracing would be refused with EPERM.
+        _ if source.raw_os_error() == Some(EACCES) => FlagsError::Start { java: program, source }.into(),
         io::ErrorKind::TimedOut => FlagsError::TimedOut { java: java(), limit: START_TIME_LIMIT }.into(),
         _ => DemandError::Rehearse { java: java(), source },
     })
@@ -153,10 +160,12 @@ impl RehearsedStart {
         let logs = flags.major().is_some_and(|major| major >= 9);
         let options: Vec<String> = logs.then(|| page_size_log::OPTION.to_owned()).into_iter().collect();
         let rehearsal = rehearse(line, &options, sizes, pools)?;
-        let succeeded = rehearsal.status.success();
-        // A JVM that does not start prints no flags.
-        let flags = flags::parse_output(line.java.clone(), succeeded, &rehearsal.stdout, &rehearsal.stderr)
-            .unwrap_or_else(|_| flags.clone());
+        let printed = flags::parse_output(line, rehearsal.status, &rehearsal.stdout, &rehearsal.stderr);
+        let flags = match printed {
+            Err(error @ FlagsError::BeforeJvm { .. }) => return Err(error.into()),
+            // A JVM that does not start prints no flags.
+            printed => printed.unwrap_or_else(|_| flags.clone()),
+        };
         let log = page_size_log::parse(&rehearsal.stdout);
         Ok(RehearsedStart { rehearsal, flags, log })
     }

@@ -216,6 +216,12 @@ impl LaunchLine {
         LaunchLine { wrapper, java, options, program: Vec::new() }
     }
 
+    /// The names of the programs of its wrapper, in order.
+    pub(crate) fn wrapper_programs(&self) -> Vec<String> {
+        let names = self.wrapper.iter().filter_map(|word| Path::new(word).file_name()?.to_str());
+        names.filter(|name| wrapper::is_wrapper(name)).map(str::to_owned).collect()
+    }
+
     fn parsed_wrapper(&self) -> wrapper::ParsedWrapper {
         let words: Vec<String> = self.wrapper.iter().cloned().chain(["java".to_owned()]).collect();
         wrapper::walk(&words).ok().flatten().unwrap_or_default()
