@@ -9,6 +9,8 @@ use hugewise_changes::journal::{
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, sys::process, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
+use crate::output::standard_error;
+
 /// Memory that stays available when a pool grows, if a tenth of the available memory is less.
 const MIN_FLOOR_BYTES: Bytes = Bytes(512 << 20);
 
@@ -45,7 +47,7 @@ pub fn close(machine: Machine) -> anyhow::Result<()> {
 /// An error if a setting could not be restored. Reports settings that another program changed.
 pub fn all_restored(restored: &Restored) -> anyhow::Result<()> {
     for since in &restored.changed_since {
-        eprintln!("hugewise: {}", not_overwritten(since));
+        standard_error::say(not_overwritten(since));
     }
     ensure!(is_fully_restored(restored), "{}", failures(restored));
     Ok(())
@@ -91,13 +93,13 @@ pub fn interrupted(error: &ExperimentError, interrupt: &Interrupt) -> Option<Exi
 
 /// The exit status after a signal before there was a result, when all settings are restored.
 pub fn without_result(interrupt: &Interrupt) -> ExitCode {
-    eprintln!("hugewise: interrupted before a run that counts was complete; all settings are restored");
+    standard_error::say("interrupted before a run that counts was complete; all settings are restored");
     exit_code(interrupt)
 }
 
 /// The exit status after a signal, when all settings are restored.
 pub fn after_signal(interrupt: &Interrupt) -> ExitCode {
-    eprintln!("hugewise: interrupted; all settings are restored");
+    standard_error::say("interrupted; all settings are restored");
     exit_code(interrupt)
 }
 
@@ -120,6 +122,6 @@ pub fn needs_root(error: JournalError, advice: &'static str) -> anyhow::Error {
 /// Warns if a hugewise that was killed has left changed settings behind.
 pub fn warn_of_unfinished() {
     if let Some(record) = journal::unfinished(Path::new(STATE_DIR)) {
-        eprintln!("hugewise: {}; run 'hugewise restore'", record.unfinished());
+        standard_error::say(format_args!("{}; run 'hugewise restore'", record.unfinished()));
     }
 }

@@ -20,7 +20,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::{
     arguments::{Arguments, Command},
-    output::terminal::Terminal,
+    output::{standard_error, terminal::Terminal},
 };
 
 /// Exit status of a command that completed with a negative result.
@@ -31,16 +31,8 @@ const FAILED: u8 = 2;
 const INCONCLUSIVE: u8 = 3;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
-        let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        match arguments::missing_separator(&error, &words) {
-            Some(said) => {
-                eprintln!("error: {said}\n\nFor more information, try '--help'.");
-                process::exit(FAILED.into())
-            }
-            None => error.exit(),
-        }
-    });
+    standard_error::print_panics();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {
         Command::Check(check) => {
@@ -69,10 +61,25 @@ fn main() -> ExitCode {
         // A reader at the other end of a pipe may close it early: not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{} {}", terminal.bad("hugewise:"), in_words(&error));
+            standard_error::say_failed(&in_words(&error), &terminal);
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// Prints what is wrong with the arguments, which may be names of files of other users, or the help.
+fn refuse(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    match arguments::missing_separator(error, &words) {
+        Some(said) => {
+            standard_error::print(&format!("error: {said}\n\nFor more information, try '--help'.\n"))
+        }
+        None => standard_error::print(&error.render().to_string()),
+    }
+    process::exit(FAILED.into())
 }
 
 /// The error and its causes, without causes that the text before already contains.

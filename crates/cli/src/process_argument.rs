@@ -12,7 +12,7 @@ use hugewise_linux::{
     systemd::Unit,
 };
 
-use crate::output::terminal::plain;
+use crate::output::{standard_error, terminal::plain};
 
 /// An argument that names processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,8 @@ impl ProcessArgument {
         };
         match (&jvms[..], &first[..]) {
             ([pid], _) | ([], [pid]) => {
-                eprintln!("hugewise: {group} has {} processes; takes {}", pids.len(), describe(*pid));
+                let (count, taken) = (pids.len(), describe(*pid));
+                standard_error::say(format_args!("{group} has {count} processes; takes {taken}"));
                 Ok(*pid)
             }
             (jvms, first) => {

@@ -12,6 +12,7 @@ use hugewise_measure::random_read::RandomRead;
 use crate::{
     cache::Cache,
     commands::compare::words::{percent, ratio},
+    output::standard_error,
 };
 
 /// Time of a measurement, in words.
@@ -33,9 +34,9 @@ pub fn known_or_measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRe
 
 /// The gain, measured now; kept unless other programs disturbed the measurement.
 pub fn measured(root: &Root, interrupt: &Interrupt) -> Reading<RandomRead> {
-    eprintln!(
-        "hugewise: measuring random reads on this machine takes {DURATION}; a precise result is kept until the next reboot"
-    );
+    standard_error::say(format_args!(
+        "measuring random reads on this machine takes {DURATION}; a precise result is kept until the next reboot"
+    ));
     let measured = env::current_exe()
         .map_err(Reason::from)
         .and_then(|program| RandomRead::measure(root, &program, interrupt));

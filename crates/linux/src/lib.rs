@@ -20,6 +20,7 @@ pub mod json;
 mod native_endian;
 pub mod numa;
 pub mod pages;
+pub mod printable;
 pub mod proc;
 pub mod reading;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -1,12 +1,11 @@
 //! `hugewise completions`: scripts with which shells complete commands and options.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+
+use crate::output::standard_output::print_bytes;
 
 /// Print the completion script for a shell
 #[derive(Args)]
@@ -27,6 +26,6 @@ pub fn run(completions: &Completions, mut arguments: Command) -> anyhow::Result<
     // Into a buffer: the generator panics if writing fails.
     let mut script = Vec::new();
     clap_complete::generate(completions.shell, &mut arguments, "hugewise", &mut script);
-    io::stdout().write_all(&script)?;
+    print_bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }

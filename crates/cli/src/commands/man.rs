@@ -1,15 +1,12 @@
 //! `hugewise man`: the manual pages, one for each command.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
+
+use crate::output::standard_output::print_bytes;
 
 /// Print the manual page, or write the manual pages of all commands
 #[derive(Args)]
@@ -34,7 +31,7 @@ pub fn run(man: &Man, arguments: Command) -> anyhow::Result<ExitCode> {
         None => {
             let mut page = Vec::new();
             Page::new(arguments).render(&mut page)?;
-            io::stdout().write_all(&page)?;
+            print_bytes(&page)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::compare::live::host::put_back;
-use crate::{NEGATIVE, machine, output::terminal::print};
+use crate::{
+    NEGATIVE, machine,
+    output::{
+        standard_error,
+        standard_output::{print, print_json},
+    },
+};
 
 /// Restore settings that 'hugewise apply' or a killed command changed
 ///
@@ -83,11 +89,14 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
         persisted,
         still_persisted: persisted::present(&restore.etc),
     };
-    print(&if restore.json { json::text(&report)? } else { text(&report) })?;
+    match restore.json {
+        true => print_json(&json::text(&report)?)?,
+        false => print(&text(&report))?,
+    }
     let restored = &report.restored;
     let all_restored = machine::is_fully_restored(restored);
     if !all_restored {
-        eprintln!("hugewise: {}", machine::failures(restored));
+        standard_error::say(machine::failures(restored));
     }
     let as_it_was = all_restored
         && restored.changed_since.is_empty()

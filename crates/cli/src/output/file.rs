@@ -4,6 +4,8 @@ use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
 use anyhow::{Context, ensure};
 
+use super::standard_error;
+
 enum Target {
     /// A temporary file in the same folder, renamed at the end: readers never see half a page, and a symbolic
     /// link is replaced, not followed.
@@ -44,7 +46,7 @@ pub fn write_report(
     let Some(file) = file else { return Ok(()) };
     write(file, readers, &page()?)
         .with_context(|| format!("cannot write the report {}{hint}", file.display()))?;
-    eprintln!("hugewise: wrote {}", file.display());
+    standard_error::say(format_args!("wrote {}", file.display()));
     Ok(())
 }
 

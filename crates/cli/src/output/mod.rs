@@ -5,6 +5,8 @@ pub mod durations;
 pub mod file;
 pub mod layout;
 pub mod progress;
+pub mod standard_error;
+pub mod standard_output;
 pub mod table;
 pub mod terminal;
 pub mod web_page;

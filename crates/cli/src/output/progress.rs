@@ -1,19 +1,21 @@
 //! Progress of long operations on standard error, if that is a terminal.
 
 use std::{
-    io::{IsTerminal, Read, stderr},
+    io::Read,
     time::{Duration, Instant},
 };
 
 use hugewise_measure::experiment::Progress;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
+use super::{standard_error, terminal::plain};
+
 /// Time between two lines of progress if standard error is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A bar that is cleared when it is dropped.
 fn bar(length: u64, template: &str) -> ProgressBar {
-    let bar = if stderr().is_terminal() { ProgressBar::new(length) } else { ProgressBar::hidden() };
+    let bar = if standard_error::is_terminal() { ProgressBar::new(length) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
@@ -45,7 +47,7 @@ impl Bar {
 
 impl Progress for Bar {
     fn announce(&mut self, what: &str) {
-        self.bar.suspend(|| eprintln!("hugewise: {what}"));
+        self.bar.suspend(|| standard_error::say(what));
     }
 
     fn run(&mut self, done: usize, total: usize, what: &str) {
@@ -53,12 +55,12 @@ impl Progress for Bar {
         self.bar.set_position(done as u64);
         let (message, next) =
             if what.is_empty() { (&*self.steps, String::new()) } else { (what, format!("; next: {what}")) };
-        self.bar.set_message(message.to_owned());
+        self.bar.set_message(plain(message));
         if done == total {
             self.bar.finish_and_clear();
         } else if self.line.is_some_and(|line| line.elapsed() >= LINE_INTERVAL) {
             self.line = Some(Instant::now());
-            eprintln!("hugewise: {done} {} are done{next}", self.steps);
+            standard_error::say(format_args!("{done} {} are done{next}", self.steps));
         }
     }
 }

@@ -6,6 +6,8 @@
 //! out. Every value of each axis occurs in the part, or in tests of another file; sizes of databases do not. Other
 //! hugewise processes may run at the same time: the tests wait for them, up to ten minutes.
 
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod allocation;
 mod apply;
 mod apply_killed;

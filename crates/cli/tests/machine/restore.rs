@@ -1,21 +1,14 @@
 //! `restore` where /run is full or read-only, beside settings that another program changed, and in another mount
 //! namespace.
 
-use std::{
-    error::Error,
-    fs,
-    path::Path,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{error::Error, fs, path::Path, process::Command};
 
 use crate::{
     TestResult, Trial,
     killed_comparison::{changed_the_pool, comparison, killed},
     needs::Need::{Namespaces, Pool, Root, Strace},
-    settings::{APPLIED, JOURNAL, MAX_WAIT_TIME},
-    start::{EndedProcess, QUICK_RUN, Running, hugewise, run, run_command, says},
+    settings::{APPLIED, JOURNAL},
+    start::{EndedProcess, Running, hugewise, run, run_command, says},
     trial,
 };
 

@@ -1,4 +1,4 @@
-//! Things that only one module does: starting programs, opening files.
+//! Things that only one module does: starting programs, opening files, printing.
 
 use std::{fs, path::Path};
 
@@ -43,6 +43,42 @@ const OPENS: OnePlace = OnePlace {
         r"\.read_(dir|link)\(\)",
         r"\blibc::(f?open|creat|readlink)\w*\(",
         r"\bSYS_(open|creat|readlink)\w*",
+    ],
+};
+
+/// All ways to standard output, standard error or the terminal.
+const PRINTS: OnePlace = OnePlace {
+    places: &[
+        "cli/src/output/standard_error.rs",
+        "cli/src/output/standard_output.rs",
+        "cli/src/output/progress.rs",
+        // Asks whether standard output is a terminal.
+        "cli/src/output/terminal.rs",
+        // The help.
+        "cli/src/main.rs",
+        // Protocols between processes of this program, and the observer's report, a file.
+        "cli/src/commands/bench/touch/",
+        "cli/src/commands/run/observer.rs",
+        "measure/src/fragmentation/worker.rs",
+        // Its message advises to write to /dev/stdout.
+        "linux/src/sys/file/output.rs",
+        // The standard descriptors of other processes.
+        "linux/src/sys/process/",
+        "linux/src/sys/aside/",
+    ],
+    expressions: &[
+        r"\be?print(ln)?!",
+        r"\bdbg!",
+        r"\bstd(out|err)\(\)",
+        r"\bStd(out|err)(Lock)?\b",
+        r"\bSTD(OUT|ERR)_FILENO\b",
+        r"/dev/(std(out|err)|tty|console|fd)\b",
+        r"/fd/[12]\b",
+        r"\b(from_raw_fd|borrow_raw)\([12]\)",
+        r"\blibc::(write|dprintf|perror|psignal)\(",
+        r"\bindicatif::",
+        r"\bset_hook\(",
+        r"\berror\.(exit|print)\(\)",
     ],
 };
 
@@ -102,6 +138,25 @@ fn sources(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> TestResult {
     Ok(())
 }
 
+/// A source file that does none of it, to which lines are added before the first `impl`.
+const HARMLESS: &str = "\
+//! Printing, Command::new( and File::open in a comment.
+pub struct Unit;
+
+impl Unit {
+    pub fn owner(&self) -> u32 {
+        self.found.uid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    fn f() {
+        println!(\"{:?}\", Command::new(fs::read_to_string(path)).spawn());
+    }
+}
+";
+
 #[test]
 fn programs_are_started_in_one_place() -> TestResult {
     STARTS.check()
@@ -110,9 +165,8 @@ fn programs_are_started_in_one_place() -> TestResult {
 /// Each of these lines, added to a file elsewhere, is found.
 #[test]
 fn a_start_elsewhere_is_found() -> TestResult {
-    let text = fs::read_to_string(crates().join("linux/src/systemd.rs"))?;
     let starts = STARTS.expression()?;
-    assert!(found(&starts, &text).is_empty());
+    assert!(found(&starts, HARMLESS).is_empty());
     for line in [
         "use std::process::Command;",
         "use std::{fs, process::{Child, Command as Other}};",
@@ -128,11 +182,9 @@ fn a_start_elsewhere_is_found() -> TestResult {
         "    libc::execvp(a, b);",
     ] {
         // Before the tests at the end of the file.
-        let with = text.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
+        let with = HARMLESS.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
         assert!(!found(&starts, &with).is_empty(), "{line}");
     }
-    let harmless = "// Command::new(\nlet owner = found.uid();\n#[cfg(test)]\nmod tests {\nCommand::new(";
-    assert_eq!(found(&starts, harmless), Vec::<String>::new());
     Ok(())
 }
 
@@ -143,9 +195,8 @@ fn files_are_opened_in_one_place() -> TestResult {
 
 #[test]
 fn an_open_elsewhere_is_found() -> TestResult {
-    let text = fs::read_to_string(crates().join("linux/src/systemd.rs"))?;
     let opens = OPENS.expression()?;
-    assert!(found(&opens, &text).is_empty());
+    assert!(found(&opens, HARMLESS).is_empty());
     for line in [
         "    let file = File::open(path)?;",
         "    let text = std::fs::read(path)?;",
@@ -160,8 +211,38 @@ fn an_open_elsewhere_is_found() -> TestResult {
         "    unsafe { libc::syscall(libc::SYS_openat2, at) };",
         "    unsafe { libc::fopen(name.as_ptr(), mode) };",
     ] {
-        let with = text.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
+        let with = HARMLESS.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
         assert!(!found(&opens, &with).is_empty(), "{line}");
+    }
+    Ok(())
+}
+
+#[test]
+fn text_is_printed_in_one_place() -> TestResult {
+    PRINTS.check()
+}
+
+#[test]
+fn a_print_elsewhere_is_found() -> TestResult {
+    let prints = PRINTS.expression()?;
+    assert!(found(&prints, HARMLESS).is_empty());
+    for line in [
+        "    eprintln!(\"{name}\");",
+        "    eprint!(\"{name}\");",
+        "    println!();",
+        "    dbg!(name);",
+        "    io::stderr().write_all(name)?;",
+        "    let out: StderrLock = lock();",
+        "    let terminal = file::open_stream(Path::new(\"/dev/tty\"))?;",
+        "    let terminal = file::open_stream(Path::new(\"/proc/self/fd/2\"))?;",
+        "    let error = unsafe { File::from_raw_fd(2) };",
+        "    unsafe { libc::write(2, text, length) };",
+        "use indicatif::ProgressBar;",
+        "    panic::set_hook(Box::new(|_| {}));",
+        "    let Err(error) = parsed else { error.exit() };",
+    ] {
+        let with = HARMLESS.replacen("\nimpl ", &format!("\n{line}\nimpl "), 1);
+        assert!(!found(&prints, &with).is_empty(), "{line}");
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Tests that can find while they run that they cannot measure: *skipped* is an outcome of its own, with its
 //! reason, counted and listed at the end. So is *left out*: a case of a matrix that runs only in a full run.
 
+#![allow(clippy::print_stdout)]
+
 use std::{
     any::Any,
     env,

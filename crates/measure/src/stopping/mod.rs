@@ -5,7 +5,7 @@
 //! an interval that is still wide goes on. The simulation measures the rates.
 
 #[cfg(test)]
-mod simulation;
+mod simulation_tests;
 
 use std::time::{Duration, Instant};
 

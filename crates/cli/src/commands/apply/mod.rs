@@ -29,7 +29,10 @@ use self::text::{ApplyReport, State, difference_text, outcome_text};
 use super::plan::{self, PlanOptions};
 use crate::{
     NEGATIVE, machine,
-    output::terminal::{Terminal, print},
+    output::{
+        standard_output::{print, print_json, print_styled},
+        terminal::Terminal,
+    },
 };
 
 /// Apply a plan or single settings, until 'hugewise restore' or a reboot
@@ -301,13 +304,17 @@ impl Apply {
 
     fn show_difference(&self, difference: &Difference, terminal: &Terminal) -> anyhow::Result<()> {
         if !self.json {
-            print(&difference_text(difference, terminal))?;
+            print_styled(&difference_text(difference, terminal), terminal)?;
         }
         Ok(())
     }
 
     fn show(&self, report: &ApplyReport, terminal: &Terminal) -> anyhow::Result<()> {
-        Ok(print(&if self.json { json::text(report)? } else { outcome_text(report, terminal) })?)
+        match self.json {
+            true => print_json(&json::text(report)?)?,
+            false => print_styled(&outcome_text(report, terminal), terminal)?,
+        }
+        Ok(())
     }
 }
 

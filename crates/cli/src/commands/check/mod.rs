@@ -2,11 +2,7 @@
 
 pub mod text;
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -18,7 +14,11 @@ use crate::{
     NEGATIVE,
     commands::check::text::{CheckReport, text},
     machine,
-    output::terminal::Terminal,
+    output::{
+        standard_error,
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
+    },
     random_read,
 };
 
@@ -74,7 +74,7 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if let Some(dir) = &check.capture {
         let tape = root.recorded();
         tape.write(dir).with_context(|| format!("cannot copy the files to {}", dir.display()))?;
-        eprintln!("hugewise: {} files copied to {}", tape.len(), dir.display());
+        standard_error::say(format_args!("{} files copied to {}", tape.len(), dir.display()));
     }
 
     let random_read = if check.root.is_some() {
@@ -92,7 +92,9 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let findings = findings(&facts, &jdks);
     let negative = findings.iter().any(|finding| finding.severity == Severity::Problem);
     let report = CheckReport { schema: "hugewise.check/2", facts, jdks, random_read, findings };
-    let shown = if check.json { json::text(&report)? } else { text(&report, terminal)? };
-    io::stdout().lock().write_all(shown.as_bytes())?;
+    match check.json {
+        true => print_json(&json::text(&report)?)?,
+        false => print_styled(&text(&report, terminal)?, terminal)?,
+    }
     Ok(if negative { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }

@@ -39,7 +39,8 @@ use crate::{
     NEGATIVE, machine,
     output::{
         progress::Bar,
-        terminal::{Terminal, plain, print},
+        standard_output::{print_json, print_styled},
+        terminal::{Terminal, plain},
     },
     process_argument::ProcessArgument,
 };
@@ -99,7 +100,7 @@ pub fn run(collapse: &Collapse, terminal: &Terminal) -> anyhow::Result<ExitCode>
         return show(&report, true, collapse, terminal);
     }
     if !collapse.json {
-        print(&text::before(&report, terminal)?)?;
+        print_styled(&text::before(&report, terminal)?, terminal)?;
     }
     let interrupt = machine::install_signal_handlers()?;
     subject.collapse(&Adviser::of(pidfd), &interrupt, &mut report)?;
@@ -144,10 +145,10 @@ fn show(
     terminal: &Terminal,
 ) -> anyhow::Result<ExitCode> {
     if collapse.json {
-        print(&json::text(report)?)?;
+        print_json(&json::text(report)?)?;
     } else {
         let before = if whole { text::before(report, terminal)? } else { String::new() };
-        print(&(before + &text::after(report, terminal)?))?;
+        print_styled(&(before + &text::after(report, terminal)?), terminal)?;
     }
     Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }

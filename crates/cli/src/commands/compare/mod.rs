@@ -58,7 +58,8 @@ use crate::{
     output::{
         file::{self, Readers},
         progress::Bar,
-        terminal::{Terminal, print},
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
     },
     random_read,
 };
@@ -354,7 +355,10 @@ impl Compare {
     }
 
     fn show(&self, comparison: &Comparison, terminal: &Terminal) -> anyhow::Result<()> {
-        print(&if self.json { json::text(comparison)? } else { text::text(comparison, terminal) })?;
+        match self.json {
+            true => print_json(&json::text(comparison)?)?,
+            false => print_styled(&text::text(comparison, terminal), terminal)?,
+        }
         let hint = "; the result is printed above";
         file::write_report(self.html.as_deref(), Readers::All, || page::html(comparison), hint)
     }

@@ -8,7 +8,7 @@ use hugewise_measure::{
     workload::UnitProgram,
 };
 
-use crate::unit_program;
+use crate::{output::standard_error, unit_program};
 
 /// The mode in which every program has huge pages, if they are not disabled for it alone.
 const ALWAYS: &str = "always";
@@ -51,7 +51,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         for unit in self.0.drain(..) {
             if let Err(error) = unit.give_back() {
-                eprintln!("hugewise: a service was not started again: {error}");
+                standard_error::say(format_args!("a service was not started again: {error}"));
             }
         }
     }

@@ -20,7 +20,10 @@ use crate::{
         plan::{self, PlanOptions},
     },
     machine,
-    output::terminal::{Terminal, print},
+    output::{
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
+    },
 };
 
 /// Explain messages of JVMs and the kernel about large pages: cause, evidence, actions
@@ -82,7 +85,10 @@ pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         .transpose()?;
     let planned = planned.as_ref().map(|plan| plan.actions.as_slice());
     let report = ExplainReport::new(&scanned, messages::explain(&scanned.found, &facts, planned));
-    print(&if explain.json { json::text(&report)? } else { text(&report, terminal)? })?;
+    match explain.json {
+        true => print_json(&json::text(&report)?)?,
+        false => print_styled(&text(&report, terminal)?, terminal)?,
+    }
     Ok(if report.is_negative() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

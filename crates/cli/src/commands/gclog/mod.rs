@@ -9,7 +9,6 @@ pub mod text;
 pub mod words;
 
 use std::{
-    io::{BufWriter, stdout},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -25,7 +24,8 @@ use crate::{
     output::{
         file::{self, Readers},
         progress::ByteProgress,
-        terminal::{Terminal, print},
+        standard_output::{JsonOutput, print, print_styled},
+        terminal::Terminal,
     },
 };
 
@@ -73,8 +73,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let sets = sets::arrange(&gclog.files);
     log.files = sets.iter().flatten().map(|file| file.display().to_string()).collect();
     log.unnamed = sets.iter().flat_map(|set| unnamed(set)).collect();
-    let out = stdout().lock();
-    let mut rows = gclog.json.then(|| PauseWriter::new(BufWriter::new(out), &log.files));
+    let mut rows = gclog.json.then(|| PauseWriter::new(JsonOutput::new(), &log.files));
     let mut summary = Summary::default();
     let mut broken = None;
     let mut reader = Reader::default();
@@ -106,7 +105,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     match rows {
         Some(rows) => rows.end(&log)?,
         None if gclog.openmetrics => print(&metrics::openmetrics(&log)?)?,
-        None => print(&text::text(&log, terminal)?)?,
+        None => print_styled(&text::text(&log, terminal)?, terminal)?,
     }
     file::write_report(gclog.html.as_deref(), Readers::All, || page::html(&log), "")?;
     Ok(if log.summary.sys_heavy_pauses.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })

@@ -3,7 +3,6 @@
 pub mod text;
 
 use std::{
-    io::{self, IsTerminal},
     path::PathBuf,
     process::ExitCode,
     thread,
@@ -26,7 +25,10 @@ use hugewise_linux::{
 
 use crate::{
     NEGATIVE, machine,
-    output::terminal::{Terminal, print},
+    output::{
+        standard_output::{print_again, print_json, print_styled},
+        terminal::Terminal,
+    },
     process_argument::ProcessArgument,
 };
 
@@ -102,7 +104,10 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     }
     let Some(gap) = inspect.watch else {
         let sampled = sample(&root, inspect, terminal)?;
-        print(&sampled.text)?;
+        match inspect.json {
+            true => print_json(&sampled.text)?,
+            false => print_styled(&sampled.text, terminal)?,
+        }
         return Ok(sampled.exit_code());
     };
     let interrupt = machine::install_signal_handlers()?;
@@ -110,22 +115,15 @@ pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let code = sampled.exit_code();
     loop {
         let begin = Instant::now();
-        show_again(&sampled.text, inspect.json)?;
+        match inspect.json {
+            true => print_json(&sampled.text)?,
+            false => print_again(&sampled.text, terminal)?,
+        }
         let have_ended = sampled.reported == 0 && !inspect.all;
         if have_ended || wait(gap.saturating_sub(begin.elapsed()), &interrupt) {
             return Ok(code);
         }
         sampled = sample(&root, inspect, terminal)?;
-    }
-}
-
-/// Replaces the previous output on a terminal, and appends to it in a pipe.
-fn show_again(text: &str, json: bool) -> io::Result<()> {
-    match (io::stdout().is_terminal(), json) {
-        // Cursor to the upper left, then clear the screen.
-        (true, false) => print(&format!("\x1b[H\x1b[2J{text}")),
-        (false, false) => print(&format!("{text}\n")),
-        (_, true) => print(text),
     }
 }
 

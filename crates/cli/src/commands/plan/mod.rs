@@ -41,7 +41,11 @@ use hugewise_plan::{
 use self::{formats::Format, running::RunningProgram};
 use crate::{
     NEGATIVE, machine,
-    output::terminal::{Terminal, print},
+    output::{
+        standard_error,
+        standard_output::{print, print_json, print_styled},
+        terminal::Terminal,
+    },
     process_argument::ProcessArgument,
 };
 
@@ -166,20 +170,16 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     };
     let shape = if plan.json { OutputFormat::Json } else { plan.format };
     let service = plan.pid.as_ref().and_then(ProcessArgument::service);
-    let shown = match shape {
-        OutputFormat::Text => text::text(&planned, terminal)?,
-        OutputFormat::Json => json::text(&planned)?,
+    match shape {
+        OutputFormat::Text => print_styled(&text::text(&planned, terminal)?, terminal)?,
+        OutputFormat::Json => print_json(&json::text(&planned)?)?,
         OutputFormat::File(format) => match formats::render(&planned, format, service.as_ref()) {
-            Ok(file) => file,
+            Ok(file) => print(&file)?,
             // The plan needs nothing in this format: not an error, but there is no file to print.
-            Err(said) if said.instead.is_none() => {
-                eprintln!("hugewise: {said}");
-                String::new()
-            }
+            Err(said) if said.instead.is_none() => standard_error::say(said),
             Err(error) => return Err(error.into()),
         },
-    };
-    print(&shown)?;
+    }
     Ok(if is_negative(&planned) { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

@@ -18,7 +18,7 @@ use hugewise_record::recording::{self, Assignment, Header, Target};
 use crate::{
     commands::record::{text as report, text::RecordReport},
     machine,
-    output::terminal::{Terminal, print},
+    output::{standard_error, standard_output::print_json, terminal::Terminal},
     process_argument::ProcessArgument,
 };
 
@@ -94,7 +94,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         limit: record.seconds.map(Duration::from_secs),
         jvm_log: !record.no_jvm_log,
     };
-    let say = &mut |header: &Header| eprint!("{}", report::beginning(header, &output));
+    let say = &mut |header: &Header| standard_error::print(&report::beginning(header, &output));
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
     // Settings are restored before the result is printed.
     let undo = ProcessUndo {
@@ -104,9 +104,9 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let restored = journal.map(|journal| journal.close_with(&undo)).unwrap_or_default();
     let recorded = recorded?;
     if record.json {
-        print(&json::text(&RecordReport::of(&recorded, &output))?)?;
+        print_json(&json::text(&RecordReport::of(&recorded, &output))?)?;
     } else {
-        eprint!("{}", report::text(&recorded, &output, terminal));
+        standard_error::print_styled(&report::text(&recorded, &output, terminal), terminal);
     }
     machine::all_restored(&restored)?;
     // A recording that a signal ended is complete.

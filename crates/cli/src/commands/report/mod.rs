@@ -24,7 +24,8 @@ use crate::{
     NEGATIVE,
     output::{
         file::{self, Readers},
-        terminal::{Terminal, print},
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
     },
 };
 
@@ -62,10 +63,10 @@ pub struct Report {
 pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     file::check_report(report.html.as_deref())?;
     let explained = explain(&report.file)?;
-    print(&match report.json {
-        true => hugewise_linux::json::text(&AttributionReport::of(&explained))?,
-        false => text::text(&explained, terminal)?,
-    })?;
+    match report.json {
+        true => print_json(&hugewise_linux::json::text(&AttributionReport::of(&explained))?)?,
+        false => print_styled(&text::text(&explained, terminal)?, terminal)?,
+    }
     file::write_report(report.html.as_deref(), Readers::Owner, || page::html(&explained), "")?;
     Ok(match explained.explanation.decision.verdict {
         Verdict::None => ExitCode::SUCCESS,

@@ -14,7 +14,6 @@ mod unit;
 use std::{
     ffi::OsString,
     fs::File,
-    io::{self, Write},
     path::PathBuf,
     process::{self, ExitCode},
     thread,
@@ -36,7 +35,7 @@ use hugewise_plan::{
 };
 
 use self::{assignment::ObserverTask, target::Target};
-use crate::cache::Cache;
+use crate::{cache::Cache, output::standard_error};
 
 /// Start a program on huge pages, and report the coverage of its regions
 ///
@@ -199,7 +198,7 @@ impl Run {
     fn say(&self, text: &str) {
         if !self.quiet {
             // The program starts even if standard error is closed.
-            let _ = writeln!(io::stderr(), "hugewise: {text}");
+            standard_error::say(text);
         }
     }
 }

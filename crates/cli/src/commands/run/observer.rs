@@ -28,6 +28,7 @@ use super::{
     report::{self, RunOutcome, RunReport},
     sampled_process::{Kept, Process},
 };
+use crate::output::standard_error;
 
 /// First reading interval; the next ones are longer.
 const FIRST_READING_INTERVAL: Duration = Duration::from_millis(10);
@@ -237,8 +238,7 @@ impl Observation<'_> {
             }
             file.write_all(json::text(report)?.as_bytes())?;
         } else {
-            // One write, because the program writes to the same file.
-            io::stderr().write_all(report::text(report).as_bytes())?;
+            standard_error::print(&report::text(report));
         }
         Ok(())
     }

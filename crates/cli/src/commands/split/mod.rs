@@ -38,7 +38,8 @@ use crate::{
     NEGATIVE, machine,
     output::{
         progress::Bar,
-        terminal::{Terminal, plain, print},
+        standard_output::{print_json, print_styled},
+        terminal::{Terminal, plain},
     },
     process_argument::ProcessArgument,
 };
@@ -118,7 +119,7 @@ pub fn run(split: &Split, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         return show(&report, true, split, terminal);
     }
     if !split.json {
-        print(&text::before(&report, terminal)?)?;
+        print_styled(&text::before(&report, terminal)?, terminal)?;
     }
     let interrupt = machine::install_signal_handlers()?;
     subject.split(&Adviser::of(pidfd), &interrupt, &mut report);
@@ -129,10 +130,10 @@ pub fn run(split: &Split, terminal: &Terminal) -> anyhow::Result<ExitCode> {
 
 fn show(report: &SplitReport, whole: bool, split: &Split, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     if split.json {
-        print(&json::text(report)?)?;
+        print_json(&json::text(report)?)?;
     } else {
         let before = if whole { text::before(report, terminal)? } else { String::new() };
-        print(&(before + &text::after(report, terminal)?))?;
+        print_styled(&(before + &text::after(report, terminal)?), terminal)?;
     }
     Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }

@@ -41,7 +41,9 @@ use crate::{
     output::{
         file,
         progress::Bar,
-        terminal::{Terminal, print},
+        standard_error,
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
     },
 };
 
@@ -138,7 +140,7 @@ const DEFAULT_BACKINGS: [Backing; 3] = [Backing::Base, Backing::Thp, Backing::Hu
 pub fn run_worker(work: &str) -> anyhow::Result<ExitCode> {
     let (case, way): (Case, Variant) = serde_json::from_str(work)?;
     let sample = worker::run(&case, &way).map_err(anyhow::Error::msg)?;
-    print(&(serde_json::to_string(&sample)? + "\n"))?;
+    print_json(&(serde_json::to_string(&sample)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -177,9 +179,9 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         plot::write(&report, path)?;
     }
     if arguments.json {
-        print(&json::text(&report)?)?;
+        print_json(&json::text(&report)?)?;
     } else {
-        print(&text::text(&report, terminal))?;
+        print_styled(&text::text(&report, terminal), terminal)?;
     }
     let named_is_missing = !arguments.backing.is_empty() && !report.table.left_out.is_empty();
     let unverified = arguments.verify && report.checks.is_empty();
@@ -218,7 +220,8 @@ impl Arguments {
             "--jvm: no JDK was found in the usual folders; give the path of a java executable"
         );
         let ask = |java: &Path| {
-            let skip = |reason: &Reason| eprintln!("hugewise: skipped {}: {reason}", java.display());
+            let skip =
+                |reason: &Reason| standard_error::say(format_args!("skipped {}: {reason}", java.display()));
             Jvm::ask(java).inspect_err(skip).ok()
         };
         Ok(found.iter().filter_map(|jdk| ask(&jdk.java)).collect())

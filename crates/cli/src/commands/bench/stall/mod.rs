@@ -40,7 +40,9 @@ use crate::{
     machine,
     output::{
         progress::ByteProgress,
-        terminal::{Terminal, print},
+        standard_error,
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
     },
 };
 
@@ -129,13 +131,14 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         }
     };
     if arguments.json {
-        print(&json::text(&report)?)?;
+        print_json(&json::text(&report)?)?;
     } else if let Some((recorded, name)) = &recorded {
         // Standard output belongs to the program.
-        eprint!("{}{}", text::text(&report, terminal)?, record_text::text(recorded, name, terminal));
-        eprint!("{}", text::ending(&report, arguments.output.as_deref(), terminal)?);
+        let page = text::text(&report, terminal)? + &record_text::text(recorded, name, terminal);
+        let ending = text::ending(&report, arguments.output.as_deref(), terminal)?;
+        standard_error::print_styled(&(page + &ending), terminal);
     } else {
-        print(&(text::text(&report, terminal)? + &text::ending(&report, None, terminal)?))?;
+        print_styled(&(text::text(&report, terminal)? + &text::ending(&report, None, terminal)?), terminal)?;
     }
     machine::all_restored(&restored)?;
     Ok(match recorded {
@@ -159,10 +162,10 @@ impl StallBench<'_> {
             before = Some(self.probe(bytes)?);
         }
         if !self.arguments.json {
-            eprintln!(
-                "hugewise: filling {} of memory and freeing {} of it in fragments; Ctrl-C releases all",
+            standard_error::say(format_args!(
+                "filling {} of memory and freeing {} of it in fragments; Ctrl-C releases all",
                 plan.taken, plan.left
-            );
+            ));
         }
         let mut held = self.fragment(&plan)?;
         let (outcome, blocks_before) = (held.outcome.clone(), held.before.blocks);
@@ -207,7 +210,7 @@ impl StallBench<'_> {
         let quiet = self.arguments.json;
         let say = &mut |header: &Header| {
             if !quiet {
-                eprint!("{}", record_text::missing(header));
+                standard_error::print(&record_text::missing(header));
             }
         };
         let root = &self.fragmenter.root;
@@ -259,6 +262,6 @@ pub fn run_probe(bytes: &str) -> anyhow::Result<ExitCode> {
     // The OOM killer should end this process before other programs.
     let _ = file::set(Path::new("/proc/self/oom_score_adj"), "500");
     let probe = probe::run(serde_json::from_str(bytes)?).map_err(anyhow::Error::msg)?;
-    print(&(serde_json::to_string(&probe)? + "\n"))?;
+    print_json(&(serde_json::to_string(&probe)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -25,7 +25,8 @@ use crate::{
     output::{
         file::{self, Readers},
         progress::Bar,
-        terminal::{Terminal, print},
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
     },
 };
 
@@ -101,11 +102,13 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     };
     let all_measured = curves.left_out.is_empty();
     let report = TlbReport::new(design, curves);
-    let shown = if arguments.json { json::text(&report)? } else { text::text(&report, terminal)? };
     if let Some(file) = &arguments.plot {
         let plot = plot::svg(&report)?;
         file::write(file, Readers::All, &plot).with_context(|| format!("--plot {}", file.display()))?;
     }
-    print(&shown)?;
+    match arguments.json {
+        true => print_json(&json::text(&report)?)?,
+        false => print_styled(&text::text(&report, terminal)?, terminal)?,
+    }
     Ok(if all_measured { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }

@@ -22,7 +22,8 @@ use crate::{
     NEGATIVE, machine,
     output::{
         progress::Bar,
-        terminal::{Terminal, print},
+        standard_output::{print_json, print_styled},
+        terminal::Terminal,
     },
 };
 
@@ -108,7 +109,7 @@ pub fn run_worker(worker: &Worker) -> anyhow::Result<ExitCode> {
         touch::run(&touch)
     };
     let touched = touched.map_err(anyhow::Error::msg)?;
-    print(&(serde_json::to_string(&touched)? + "\n"))?;
+    print_json(&(serde_json::to_string(&touched)? + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,9 +140,9 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         Err(error) => return machine::interrupted(&error, &interrupt).ok_or(error.into()),
     };
     if arguments.json {
-        print(&json::text(&text::jmh(&table))?)?;
+        print_json(&json::text(&text::jmh(&table))?)?;
     } else {
-        print(&text::text(&table, terminal))?;
+        print_styled(&text::text(&table, terminal), terminal)?;
     }
     let all_named_were_measured = arguments.backing.is_empty() || table.left_out.is_empty();
     Ok(if all_named_were_measured { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })

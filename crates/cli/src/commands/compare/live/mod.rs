@@ -40,7 +40,9 @@ use crate::{
     machine,
     output::{
         progress::Bar,
-        terminal::{Terminal, plain, print},
+        standard_error,
+        standard_output::{print, print_json},
+        terminal::{Terminal, plain},
     },
     process_argument::ProcessArgument,
 };
@@ -109,7 +111,10 @@ pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) ->
     let prediction = predict::transitions(&root, host.size(), host.pages());
     if options.dry_run {
         let dry_run = LivePrediction::new(&host, region, &prediction, options.max_transition);
-        print(&if compare.json { json::text(&dry_run)? } else { words::dry_run(&dry_run) })?;
+        match compare.json {
+            true => print_json(&json::text(&dry_run)?)?,
+            false => print(&words::dry_run(&dry_run))?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(refused) = &host.refused {
@@ -149,7 +154,10 @@ pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) ->
     let left = host.leave(options.leave);
     match &left {
         Ok(()) => machine.forget_memory(&memory)?,
-        Err(error) => eprintln!("hugewise: the pages of process {name} could not be put back: {error:#}"),
+        Err(error) => {
+            let what = format!("the pages of process {name} could not be put back: {error:#}");
+            standard_error::say(what);
+        }
     }
     let is_left = left.is_ok() && !host.has_ended();
     let closed = machine::close(machine);
@@ -170,7 +178,7 @@ fn without_turns(comparison: &Comparison, interrupt: &Interrupt) -> anyhow::Resu
     let live = comparison.live.as_ref().context("no live comparison")?;
     match (live.ending, machine::signal_number(interrupt)) {
         (Ending::Interrupted, Some(signal)) => {
-            eprintln!("hugewise: interrupted before a turn was complete");
+            standard_error::say("interrupted before a turn was complete");
             Ok(ExitCode::from(128 + signal))
         }
         (Ending::ProcessEnded, _) => bail!("process {} ended before a turn was complete", live.pid),
