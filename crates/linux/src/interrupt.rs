@@ -10,12 +10,12 @@ use std::{
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+/// The flag of the handlers that were installed.
+static INSTALLED: OnceLock<Interrupt> = OnceLock::new();
+
 /// The flag set by signals that request termination.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicUsize>);
-
-/// The flag of this process, once the handlers are installed.
-static INSTALLED: OnceLock<Interrupt> = OnceLock::new();
 
 impl Interrupt {
     /// Installs the signal handlers, permanently.
@@ -27,11 +27,16 @@ impl Interrupt {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_usize(signal, Arc::clone(&interrupt.0), signal as usize)?;
         }
-        Ok(INSTALLED.get_or_init(|| interrupt).clone())
+        Ok(INSTALLED.get_or_init(|| interrupt.clone()).clone())
     }
 
-    /// The flag of this process; `None` if it has no handlers, so that a signal ends it at once.
-    pub fn installed() -> Option<&'static Interrupt> {
+    /// The flag of the installed handlers; one that is never set if there are none.
+    pub fn installed() -> Interrupt {
+        INSTALLED.get().cloned().unwrap_or_default()
+    }
+
+    /// The flag of the installed handlers; `None` if there are none, so that a signal ends this process at once.
+    pub fn of_handlers() -> Option<&'static Interrupt> {
         INSTALLED.get()
     }
 

@@ -5,6 +5,11 @@ use std::ops::Range;
 
 use super::{NamedRange, RegionKind};
 
+/// Most ranges of an answer that are taken; a process has at most 65,530 mappings.
+const MAX_RANGES: usize = 200_000;
+/// Longest name of a region, in bytes; names of threads and tags are shorter.
+const MAX_NAME_BYTES: usize = 100;
+
 /// Tags of Native Memory Tracking and of `System.map`, with region name and kind; `-` if `System.map` has none.
 const TAGS: [(&str, &str, &str, RegionKind); 12] = [
     ("Java Heap", "JAVAHEAP", "heap", RegionKind::Heap),
@@ -34,7 +39,7 @@ pub(super) fn native_memory(text: &str) -> Vec<NamedRange> {
         let (name, kind) = known.map_or((tag, RegionKind::Internal), |(.., name, kind)| (*name, *kind));
         (tag != "Unknown").then_some(named(range(addresses, " - ")?, name, kind))
     };
-    text.lines().filter_map(reservation).collect()
+    text.lines().filter_map(reservation).take(MAX_RANGES).collect()
 }
 
 /// Rows of `System.map`: `0x…-0x… bytes prot rss hugetlb page notes info file`. Mappings with two tags are
@@ -48,11 +53,13 @@ pub(super) fn system_map(text: &str) -> Vec<NamedRange> {
         let (.., name, kind) = TAGS.iter().find(|(_, known, ..)| *known == tag)?;
         // STACK-15652-Attach-Listener
         Some(match info.splitn(3, '-').nth(2).filter(|_| *kind == RegionKind::ThreadStack) {
-            Some(thread) => named(range, &format!("thread stack ({})", thread.replace('-', " ")), *kind),
+            Some(thread) => {
+                named(range, &format!("thread stack ({})", short(thread).replace('-', " ")), *kind)
+            }
             None => named(range, name, *kind),
         })
     };
-    text.lines().filter_map(row).collect()
+    text.lines().filter_map(row).take(MAX_RANGES).collect()
 }
 
 /// Ranges in the text of `VM.info`.
@@ -60,8 +67,11 @@ pub(super) fn vm_info(text: &str) -> Vec<NamedRange> {
     let mut ranges = Vec::new();
     let mut code_heap = None;
     for line in text.lines() {
+        if ranges.len() >= MAX_RANGES {
+            break;
+        }
         if let Some((_, rest)) = line.split_once("CodeHeap '") {
-            code_heap = rest.split_once('\'').map(|(name, _)| format!("code cache: {name}"));
+            code_heap = rest.split_once('\'').map(|(name, _)| format!("code cache: {}", short(name)));
         } else if let Some(bounds) = line.trim().strip_prefix("bounds [") {
             // Start, end of the committed part, end of the reservation.
             let numbers: Vec<u64> =
@@ -108,7 +118,13 @@ fn hexadecimal(text: &str) -> Option<u64> {
 }
 
 fn named(range: Range<u64>, name: &str, kind: RegionKind) -> NamedRange {
-    NamedRange { start: range.start, end: range.end, name: name.to_owned(), kind }
+    NamedRange { start: range.start, end: range.end, name: short(name).to_owned(), kind }
+}
+
+/// The beginning of a name: each of many ranges may repeat it.
+fn short(name: &str) -> &str {
+    let end = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -183,6 +199,17 @@ CodeHeap 'profiled nmethods': size=120032Kb used=21Kb max_used=21Kb free=120010K
             (0x7fa0_a540_0000, 0x7fa0_ac93_8000, "code cache: profiled nmethods", RegionKind::CodeCache),
         ];
         assert_eq!(seen(&ranges), expected);
+    }
+
+    #[test]
+    fn a_hostile_answer_is_taken_in_part() {
+        let long = "é".repeat(1 << 20);
+        let tracked = format!("[0x1000 - 0x2000] reserved 4KB for {long} from\n");
+        let heap = format!("CodeHeap '{long}':\n bounds [0x1000, 0x1000, 0x2000]\n");
+        let ranges = [native_memory(&tracked), vm_info(&heap)].concat();
+        assert!(ranges.len() == 2 && ranges.iter().all(|range| range.name.len() <= MAX_NAME_BYTES));
+        let many = "Card table byte_map: [0x1000,0x2000]\n".repeat(MAX_RANGES + 9);
+        assert_eq!(vm_info(&many).len(), MAX_RANGES);
     }
 
     proptest! {

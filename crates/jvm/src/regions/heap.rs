@@ -4,9 +4,10 @@
 use std::ops::Range;
 
 use hugewise_linux::{proc::smaps::Vma, root::Root, units::Bytes};
+use serde::{Deserialize, Serialize};
 
 use super::{
-    Collector, JvmIdentity, RegionKind,
+    Collector, JvmIdentity, RegionKind, aside,
     claims::{Claims, is_allocatable},
     is_libjvm, jvm,
     memory::ProcessMemory,
@@ -14,7 +15,7 @@ use super::{
 };
 
 /// Source of a heap's addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeapSource {
     /// Log of the JVM: exact.
     Log,
@@ -27,7 +28,7 @@ pub enum HeapSource {
 }
 
 /// Address ranges of a heap.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heap {
     /// Sorted, without overlaps. Several ranges may map the same memory: ZGC before JDK 21 maps its heap
     /// three times.
@@ -56,11 +57,14 @@ pub fn locate(root: &Root, pid: u32, vmas: &[Vma], hints: &HeapHints) -> Option<
 
 fn by_tables(root: &Root, pid: u32, vmas: &[Vma]) -> Option<Vec<Range<u64>>> {
     let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = ProcessMemory::of(root, pid, vmas);
-    let image = Image::load(&live, library.addresses.start).ok()?;
-    let mut claims = Claims::over(vmas);
-    claim(&image, &jvm::identify(&image), &mut claims)?;
-    Some(claims.into_ranges().into_iter().map(|range| range.start..range.end).collect())
+    let found = || -> Option<Vec<Range<u64>>> {
+        let live = ProcessMemory::of(root, pid, vmas);
+        let image = Image::load(&live, library.addresses.start).ok()?;
+        let mut claims = Claims::over(vmas);
+        claim(&image, &jvm::identify(&image), &mut claims)?;
+        Some(claims.into_ranges().into_iter().map(|range| range.start..range.end).collect())
+    };
+    aside::answer(aside::READING_LIMIT, found).ok()?
 }
 
 /// Mappings of ZGC's heap file.

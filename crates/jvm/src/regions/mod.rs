@@ -7,6 +7,7 @@
 //! half-written: all reads are bounded, and inconsistent data is ignored in favour of the next source.
 
 mod answers;
+mod aside;
 mod attached;
 mod claims;
 mod elf_symbols;
@@ -152,24 +153,39 @@ fn range_at(ranges: &[NamedRange], address: u64) -> Option<&NamedRange> {
 /// Naming is passive unless `attach` is set. Attaching needs the JVM's user or root; if it fails, the notes
 /// have the reason and the passive names are used. `max_heap`, if known, identifies the heap where the JVM's
 /// tables cannot be read.
+///
+/// Memory that does not answer within seconds, as on a file system that hangs, is not read: then names follow from the
+/// addresses.
 pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool, max_heap: Option<Bytes>) -> Naming {
-    let mut notes = Vec::new();
-    let live = root.is_live().then(|| ProcessMemory::of(root, pid, vmas));
-    let memory = live.as_ref().map(|live| live as &dyn Memory);
-    if memory.is_none() {
-        notes.push(
-            "a captured tree has no process memory: names follow from the addresses of the mappings"
-                .to_owned(),
-        );
+    let without_memory = |note: String| passive(None, vmas, &[], max_heap, vec![note]);
+    if !root.is_live() {
+        let threads = stacks::threads(root, pid);
+        let note = "a captured tree has no process memory: names follow from the addresses of the mappings";
+        return passive(None, vmas, &threads, max_heap, vec![note.to_owned()]);
     }
-    let threads = stacks::threads(root, pid);
-    let mut naming = passive(memory, vmas, &threads, max_heap, notes);
-    if attach && naming.jvm.is_some() {
-        attached::refine(root, pid, vmas, &mut naming);
-    } else if attach {
+    let named = aside::answer(aside::READING_LIMIT, || {
+        let memory = ProcessMemory::of(root, pid, vmas);
+        passive(Some(&memory), vmas, &stacks::threads(root, pid), max_heap, Vec::new())
+    });
+    let mut naming = named.unwrap_or_else(|reason| {
+        without_memory(format!("the memory of process {pid} could not be read: {reason}"))
+    });
+    if !attach {
+        return naming;
+    }
+    if naming.jvm.is_none() {
         naming.notes.push("not attached: the process is not a HotSpot JVM".to_owned());
+        return naming;
     }
-    naming
+    let refined = aside::answer(aside::ATTACH_LIMIT, || {
+        let mut refined = naming.clone();
+        attached::refine(root, pid, vmas, &mut refined);
+        refined
+    });
+    refined.unwrap_or_else(|reason| {
+        naming.notes.push(format!("attaching to process {pid}: {reason}"));
+        naming
+    })
 }
 
 /// Passive names.

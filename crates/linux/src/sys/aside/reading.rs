@@ -12,7 +12,7 @@ impl Deadline<'static> {
     /// A deadline `time` from now, or at the first signal to this command. Readings after it complete a report, and have
     /// less time instead.
     pub fn of_reading(time: Duration) -> Deadline<'static> {
-        match Interrupt::installed() {
+        match Interrupt::of_handlers() {
             Some(interrupt) if interrupt.signal().is_some() => Deadline::after(time.min(AFTER_SIGNAL), None),
             interrupt => Deadline::after(time, interrupt),
         }
