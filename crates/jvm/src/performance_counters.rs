@@ -3,9 +3,17 @@
 //! Source: `perfMemory.hpp` and `perfData.hpp` of OpenJDK. The JVM is not involved in a reading. Most counters change
 //! at collections only; a JVM with `-XX:-UsePerfData` has none.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::Path, time::Duration};
 
-use hugewise_linux::{reading::Reason, root::Root};
+use hugewise_linux::{
+    proc::process::Process,
+    reading::Reason,
+    root::Root,
+    sys::{
+        aside::{Aside, Deadline},
+        file::{self, inside},
+    },
+};
 
 const MAGIC: u32 = 0xcafe_c0c0;
 /// Size of the header, and offset of its field for the first entry.
@@ -13,6 +21,10 @@ const HEADER_BYTES: usize = 32;
 const ENTRY_OFFSET: usize = 24;
 /// Size of the head of an entry.
 const ENTRY_BYTES: usize = 20;
+/// Largest part of the file that is read; the default of `-XX:PerfDataMemorySize` is 32 KiB.
+const MAX_FILE_BYTES: usize = 1 << 20;
+/// Longest reading.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 /// Numbers by name, at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,29 +102,74 @@ impl PerformanceCounters {
     }
 }
 
-/// The file of the counters of process `pid`.
-pub fn file(root: &Root, pid: u32) -> Result<PathBuf, Reason> {
-    let status = root.read(format!("proc/{pid}/status"))?;
-    // The last is the id in the innermost namespace, by which the JVM knows itself.
-    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last());
-    let inner = inner.map_or_else(|| pid.to_string(), str::to_owned);
-    let tmp = format!("proc/{pid}/root/tmp");
-    let folders = root.list(&tmp)?;
-    let found = folders
-        .iter()
-        .filter(|name| name.starts_with("hsperfdata_"))
-        .map(|name| PathBuf::from(format!("{tmp}/{name}/{inner}")))
-        .find(|path| root.path(path).is_file());
-    found.ok_or_else(|| {
-        Reason::new(format!("process {pid} has no /tmp/hsperfdata_USER/{inner} (-XX:-UsePerfData?)"))
-    })
+/// The file of the counters of a running JVM, opened aside: it is in a folder of the process, on a file system that may
+/// hang, and the process can put any other file there.
+#[derive(Debug)]
+pub struct CounterFile(Aside);
+
+impl CounterFile {
+    /// Opens the file of process `pid`: a regular file of its user, below its own /tmp without a link.
+    pub fn open(root: &Root, pid: u32) -> Result<CounterFile, Reason> {
+        let process = Process::read(root, pid)?;
+        let owner = *process.uid.known().ok_or_else(|| Reason::new("its user is unknown"))?;
+        // By its id in the innermost namespace a JVM knows itself.
+        let inner = process.pid_inside.unwrap_or(pid);
+        let folder = root.path(format!("proc/{pid}/root"));
+        let mut aside = Aside::start(&[], |answers| {
+            let file = find(&folder, inner, owner)?;
+            answers.send(&[], None)?;
+            loop {
+                answers.receive(&mut [0])?;
+                answers.send(&beginning(&file)?, None)?;
+            }
+        })?;
+        aside.receive(0, &Deadline::of_reading(TIME_LIMIT)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Reason::new(format!("process {pid} has no /tmp/hsperfdata_USER/{inner} (-XX:-UsePerfData?)"))
+            }
+            _ => Reason::new(format!("/tmp/hsperfdata_USER/{inner} of process {pid}: {error}")),
+        })?;
+        Ok(CounterFile(aside))
+    }
+
+    /// Reads the counters; `None` if the file is not in the format of OpenJDK now. After an error, every further reading
+    /// fails.
+    pub fn read(&mut self) -> Result<Option<PerformanceCounters>, Reason> {
+        let deadline = Deadline::of_reading(TIME_LIMIT);
+        self.0.send(&[0], &deadline)?;
+        Ok(PerformanceCounters::parse(&self.0.receive(MAX_FILE_BYTES, &deadline)?.bytes))
+    }
 }
 
-/// Reads the counters from the [`file()`] of a JVM.
-pub fn read(root: &Root, file: &PathBuf) -> Result<PerformanceCounters, Reason> {
-    let bytes = root.read_bytes(file)?;
-    PerformanceCounters::parse(&bytes)
-        .ok_or_else(|| Reason::new(format!("{} is not in the format of OpenJDK", file.display())))
+/// The file `/tmp/hsperfdata_USER/PID` below `folder`, of the user `owner`.
+fn find(folder: &Path, pid: u32, owner: u32) -> io::Result<File> {
+    let tmp = inside::directory(folder, Path::new("tmp"))?;
+    let mut refused = io::Error::from(io::ErrorKind::NotFound);
+    for name in file::names(&file::path_of(&tmp))? {
+        if !name.to_string_lossy().starts_with("hsperfdata_") {
+            continue;
+        }
+        match inside::open_of(&file::path_of(&tmp), &Path::new(&name).join(pid.to_string()), owner) {
+            Ok(file) => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// At most [`MAX_FILE_BYTES`] from the beginning of the file.
+fn beginning(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; MAX_FILE_BYTES];
+    let mut length = 0;
+    while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, length as u64)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 #[cfg(test)]

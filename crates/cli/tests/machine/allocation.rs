@@ -2,7 +2,7 @@
 
 use std::{error::Error, fs, process::Command};
 
-use hugewise_jvm::{allocation::Allocation, jdks::Jdk, performance_counters};
+use hugewise_jvm::{allocation::Allocation, jdks::Jdk, performance_counters::CounterFile};
 use hugewise_linux::root::Root;
 use regex::Regex;
 use tempfile::TempDir;
@@ -68,10 +68,10 @@ fn agrees(jdk: &Jdk, collector: &str) -> TestResult {
     let log_option = format!("-Xlog:gc*=debug:file={}", log.display());
     let mut program = started(jdk, collector, &[&log_option], folder)?;
     let root = Root::live();
-    let file = performance_counters::file(&root, program.pid().parse()?)?;
+    let mut file = CounterFile::open(&root, program.pid().parse()?)?;
     let mut allocation = Allocation::default();
     let mut add = || -> Result<Option<i64>, Box<dyn Error>> {
-        allocation.add(&performance_counters::read(&root, &file)?);
+        allocation.add(&file.read()?.ok_or("another format")?);
         Ok(allocation.young_collections())
     };
     let first = add()?.ok_or("no Eden")?;

@@ -348,7 +348,7 @@ impl LiveProcess for LiveHost<'_> {
             }
             thread::sleep(left.min(WAIT_STEP));
             // Eden may be full several times between two samples.
-            self.values.read_counters(self.root);
+            self.values.read_counters();
         }
     }
 }

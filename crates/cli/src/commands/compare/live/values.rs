@@ -1,10 +1,8 @@
 //! The values that are read of the process.
 
-use std::path::PathBuf;
-
 use hugewise_jvm::{
     allocation::Allocation,
-    performance_counters::{self, PerformanceCounters},
+    performance_counters::{CounterFile, PerformanceCounters},
 };
 use hugewise_linux::{
     cpu::process_counters::{ProcessCounter, ProcessCounters},
@@ -38,7 +36,7 @@ pub const VALUES: usize = ProcessValue::PageWalkCycles as usize + 1;
 pub struct ProcessValues {
     pid: u32,
     /// The file of the counters of a JVM.
-    pub counters: Result<PathBuf, Reason>,
+    pub counters: Result<CounterFile, Reason>,
     pub allocation: Allocation,
     pub hardware: ProcessCounters,
 }
@@ -47,7 +45,7 @@ impl ProcessValues {
     pub fn open(root: &Root, pid: u32) -> ProcessValues {
         ProcessValues {
             pid,
-            counters: performance_counters::file(root, pid),
+            counters: CounterFile::open(root, pid),
             allocation: Allocation::default(),
             hardware: ProcessCounters::open(root, pid),
         }
@@ -60,7 +58,7 @@ impl ProcessValues {
         let stat = TaskStat::parse(&text);
         let ticks = ticks_per_second() as f64;
         let pressure = pressure::read(root).ok();
-        let counters = self.read_counters(root);
+        let counters = self.read_counters();
         let counters = counters.as_ref();
         let allocated = self.allocation.bytes as f64 / (1_u64 << 30) as f64;
         let young_collections = self.allocation.young_collections();
@@ -85,10 +83,18 @@ impl ProcessValues {
     }
 
     /// Reads the counters of a JVM, and adds what it allocated.
-    pub fn read_counters(&mut self, root: &Root) -> Option<PerformanceCounters> {
-        let counters = performance_counters::read(root, self.counters.as_ref().ok()?).ok()?;
-        self.allocation.add(&counters);
-        Some(counters)
+    pub fn read_counters(&mut self) -> Option<PerformanceCounters> {
+        match self.counters.as_mut().ok()?.read() {
+            Ok(counters) => {
+                self.allocation.add(counters.as_ref()?);
+                counters
+            }
+            // A file that was not read in time may hang; it would delay each sample.
+            Err(reason) => {
+                self.counters = Err(reason);
+                None
+            }
+        }
     }
 }
 
