@@ -24,7 +24,7 @@ pub struct Printed {
 /// Runs `program` with empty standard input. `None` if it did not end within `timeout`; it and its process group are
 /// then killed. An error of kind `Interrupted` after SIGINT, SIGTERM or SIGHUP.
 pub fn run_with_timeout(program: Program, timeout: Duration) -> io::Result<Option<Printed>> {
-    run(program, timeout, &Interrupt::installed().cloned().unwrap_or_default())
+    run(program, timeout, &Interrupt::installed())
 }
 
 /// Like [`run_with_timeout`], regardless of signals: for steps that put something back.

@@ -112,7 +112,7 @@ pub fn rehearse(mut program: Program, conditions: &Conditions<'_>) -> io::Result
     let hugepage_file = file::inherited_memory(c"anon_hugepage", largest)?;
     let mut simulator = PoolSimulator::new(conditions, hugepage_file.as_raw_fd());
     program.keep(&hugepage_file);
-    let interrupt = Interrupt::installed().cloned().unwrap_or_default();
+    let interrupt = Interrupt::installed();
     let is_interrupted = || interrupt.signal().is_some();
     let status =
         ptrace::supervise(program, &WATCHED_CALLS, conditions.timeout, &is_interrupted, &mut simulator)?;
