@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt, symlink},
+    io::{self, Write},
     path::{Component, Path, PathBuf},
 };
+
+use crate::sys::file::Folder;
 
 /// The kind and content of a path when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,31 +44,28 @@ impl Capture {
         self.0.is_empty()
     }
 
-    /// Writes all files below `dir`, which must be empty or not exist.
+    /// Writes all files below `dir`, which must be empty or not exist. What another user puts there in the meantime is
+    /// not written to or followed.
     ///
     /// Links keep their targets; readers follow them inside the tree only.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-        if fs::read_dir(dir)?.next().is_some() {
+        let top = Folder::create_all(dir, 0o755)?;
+        if !top.names()?.is_empty() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
         }
         // A link in place of a folder that holds files would lead out of the tree.
         let folder = |path: &Path| self.0.keys().any(|other| other != path && other.starts_with(path));
         for (path, entry) in &self.0 {
-            if !path.components().all(|part| matches!(part, Component::Normal(_))) || folder(path) {
-                continue;
-            }
-            let to = dir.join(path);
-            if let Some(parent) = to.parent() {
-                fs::create_dir_all(parent)?;
+            let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+            let Some(name) = path.file_name().filter(|_| is_inside && !folder(path)) else { continue };
+            let mut around = top.try_clone()?;
+            for part in path.parent().into_iter().flatten() {
+                around = around.folder(part, 0o755)?;
             }
             match entry {
-                Entry::File(content) => fs::write(&to, content)?,
-                Entry::Present => {
-                    fs::write(&to, "")?;
-                    fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
-                }
-                Entry::Link(target) => symlink(target, &to)?,
+                Entry::File(content) => around.create_new(name, 0o644)?.write_all(content)?,
+                Entry::Present => drop(around.create_new(name, 0o755)?),
+                Entry::Link(target) => around.create_link(name, target)?,
             }
         }
         Ok(())
@@ -76,6 +74,8 @@ impl Capture {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! A recording from start to end.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     process::{Child, ExitStatus},
     thread,
@@ -75,7 +75,7 @@ pub fn record(
     let scratch = Scratch::of(journal.as_ref().ok()).ok();
     let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
         // The recording would stay empty.
-        let _ = fs::remove_file(assignment.output);
+        let _ = writer.remove();
     })?;
     let (pid, child) = (begun.pid, begun.child);
     let mut session = Session {

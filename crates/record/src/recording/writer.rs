@@ -1,13 +1,14 @@
 //! Writes a recording line by line.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::{self, Write},
     path::Path,
 };
 
 use flate2::{Compression, write::GzEncoder};
-use hugewise_linux::{json, sys::file};
+use hugewise_linux::{json, sys::file::Folder};
 
 use super::model::Line;
 
@@ -15,14 +16,23 @@ use super::model::Line;
 pub struct Writer {
     gzip: GzEncoder<File>,
     buffer: Vec<u8>,
+    folder: Folder,
+    name: OsString,
 }
 
 impl Writer {
     /// Creates `path`, which must not exist; only its owner may read it, as it contains command lines.
     pub fn create(path: &Path) -> io::Result<Writer> {
-        let file = file::create_new(path, 0o600)?;
+        let (folder, name) = Folder::around(path)?;
+        let file = folder.create_new(&name, 0o600)?;
         // Fast compression keeps the overhead low, and the text is very regular.
-        Ok(Writer { gzip: GzEncoder::new(file, Compression::fast()), buffer: Vec::new() })
+        let gzip = GzEncoder::new(file, Compression::fast());
+        Ok(Writer { gzip, buffer: Vec::new(), folder, name })
+    }
+
+    /// Removes the file.
+    pub fn remove(&self) -> io::Result<()> {
+        self.folder.remove(&self.name)
     }
 
     pub fn write(&mut self, line: &Line) -> io::Result<()> {

@@ -56,7 +56,7 @@ use super::bench::at_least_one;
 use crate::{
     INCONCLUSIVE, NEGATIVE, machine,
     output::{
-        file::{self, Readers},
+        file,
         progress::Bar,
         standard_output::{print_json, print_styled},
         terminal::Terminal,
@@ -170,7 +170,7 @@ pub struct Compare {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Also write the result to FILE, as a self-contained HTML page
+    /// Also write the result to FILE, as a self-contained HTML page with mode 0600
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Program to run, with its arguments; with --server the driver
@@ -360,7 +360,7 @@ impl Compare {
             false => print_styled(&text::text(comparison, terminal), terminal)?,
         }
         let hint = "; the result is printed above";
-        file::write_report(self.html.as_deref(), Readers::All, || page::html(comparison), hint)
+        file::write_report(self.html.as_deref(), || page::html(comparison), hint)
     }
 
     fn exit_code(&self, comparison: &Comparison) -> ExitCode {

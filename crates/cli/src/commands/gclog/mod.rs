@@ -22,7 +22,7 @@ use self::{json::PauseWriter, reports::Log};
 use crate::{
     NEGATIVE,
     output::{
-        file::{self, Readers},
+        file,
         progress::ByteProgress,
         standard_output::{JsonOutput, print, print_styled},
         terminal::Terminal,
@@ -49,7 +49,7 @@ pub struct Gclog {
     #[arg(long)]
     openmetrics: bool,
 
-    /// Also write the result to FILE, as a self-contained HTML page
+    /// Also write the result to FILE, as a self-contained HTML page with mode 0600
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -107,7 +107,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         None if gclog.openmetrics => print(&metrics::openmetrics(&log)?)?,
         None => print_styled(&text::text(&log, terminal)?, terminal)?,
     }
-    file::write_report(gclog.html.as_deref(), Readers::All, || page::html(&log), "")?;
+    file::write_report(gclog.html.as_deref(), || page::html(&log), "")?;
     Ok(if log.summary.sys_heavy_pauses.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 

@@ -23,7 +23,7 @@ use self::{json::AttributionReport, reports::AttributedRecording};
 use crate::{
     NEGATIVE,
     output::{
-        file::{self, Readers},
+        file,
         standard_output::{print_json, print_styled},
         terminal::Terminal,
     },
@@ -67,7 +67,7 @@ pub fn run(report: &Report, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         true => print_json(&hugewise_linux::json::text(&AttributionReport::of(&explained))?)?,
         false => print_styled(&text::text(&explained, terminal)?, terminal)?,
     }
-    file::write_report(report.html.as_deref(), Readers::Owner, || page::html(&explained), "")?;
+    file::write_report(report.html.as_deref(), || page::html(&explained), "")?;
     Ok(match explained.explanation.decision.verdict {
         Verdict::None => ExitCode::SUCCESS,
         _ => ExitCode::from(NEGATIVE),

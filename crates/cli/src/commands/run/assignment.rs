@@ -30,8 +30,19 @@ pub struct ObserverTask {
     pub exact: bool,
     /// The program is the systemd service of this name: end after the first report.
     pub is_service: bool,
-    /// Write JSON to standard output instead of text to standard error.
-    pub json: bool,
+    /// Where the report goes.
+    pub report: ReportPlace,
+}
+
+/// Where the observer writes its reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportPlace {
+    /// Text to standard error.
+    Text,
+    /// JSON to standard output, a file of its own: a later report replaces an earlier one.
+    File,
+    /// JSON to standard output, which may contain other text.
+    Stream,
 }
 
 /// Failed huge-page allocations of the whole machine since boot; `None` if not reported.

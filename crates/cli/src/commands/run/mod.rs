@@ -14,6 +14,7 @@ mod unit;
 use std::{
     ffi::OsString,
     fs::File,
+    io,
     path::PathBuf,
     process::{self, ExitCode},
     thread,
@@ -26,7 +27,10 @@ use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes, thp},
     reading::Reason,
     root::Root,
-    sys::process::handover,
+    sys::{
+        file::{Output, Readers},
+        process::handover,
+    },
     systemd::Unit,
 };
 use hugewise_plan::{
@@ -34,7 +38,10 @@ use hugewise_plan::{
     malloc::{Malloc, OffHeap},
 };
 
-use self::{assignment::ObserverTask, target::Target};
+use self::{
+    assignment::{ObserverTask, ReportPlace},
+    target::Target,
+};
 use crate::{cache::Cache, output::standard_error};
 
 /// Start a program on huge pages, and report the coverage of its regions
@@ -160,6 +167,7 @@ impl Run {
         target: &Target,
         answers: Option<&JvmAnswers>,
         choice: &BackingSelection,
+        place: ReportPlace,
     ) -> ObserverTask {
         let off_heap = choice.malloc.as_ref().map(|_| match (self.off_heap, choice.backing) {
             (OffHeapArgument::Thp, _) => Backing::Thp,
@@ -178,7 +186,7 @@ impl Run {
             patience: self.patience(),
             exact: self.exact,
             is_service: false,
-            json: self.report.is_some(),
+            report: place,
         }
     }
 
@@ -187,12 +195,17 @@ impl Run {
         Duration::from_secs(self.within)
     }
 
-    /// The file of the report.
-    fn report_file(&self) -> anyhow::Result<Option<File>> {
-        let create = |path: &PathBuf| {
-            File::create(path).with_context(|| format!("cannot create the report {}", path.display()))
+    /// The kind and the file of the report, which has the names of the program and its files.
+    fn report_file(&self) -> anyhow::Result<(ReportPlace, Option<File>)> {
+        let Some(path) = &self.report else { return Ok((ReportPlace::Text, None)) };
+        let create = || {
+            let output = Output::at(path, Readers::Owner)?;
+            let place = if output.is_file() { ReportPlace::File } else { ReportPlace::Stream };
+            Ok((place, Some(output.into_file()?)))
         };
-        self.report.as_ref().map(create).transpose()
+        create().map_err(|error: io::Error| {
+            anyhow::Error::new(error).context(format!("cannot create the report {}", path.display()))
+        })
     }
 
     fn say(&self, text: &str) {
@@ -260,8 +273,9 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         target.name()
     );
     if !run.quiet {
-        let file = run.report_file()?;
-        if let Err(error) = observer::start(&run.assignment(&target, answers.as_ref(), &choice), file) {
+        let (place, file) = run.report_file()?;
+        let assignment = run.assignment(&target, answers.as_ref(), &choice, place);
+        if let Err(error) = observer::start(&assignment, file) {
             let no_report = "nothing was started, because no process can write the report";
             ensure!(run.report.is_none(), "{no_report}: {error:#}");
             run.say(&format!("no report will follow: {error:#}"));

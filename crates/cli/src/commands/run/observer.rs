@@ -22,7 +22,7 @@ use hugewise_linux::{
 };
 
 use super::{
-    assignment::{ObserverTask, fallbacks},
+    assignment::{ObserverTask, ReportPlace, fallbacks},
     exit_sample,
     readiness::{Readiness, grows_fast, is_outgrown, is_sample_due},
     report::{self, RunOutcome, RunReport},
@@ -229,10 +229,10 @@ impl Observation<'_> {
     }
 
     fn print(&self, report: &RunReport) -> anyhow::Result<()> {
-        if self.process.assignment.json {
-            // A later report replaces an earlier one.
+        let place = self.process.assignment.report;
+        if place != ReportPlace::Text {
             let mut file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            if file.metadata()?.is_file() {
+            if place == ReportPlace::File {
                 file.set_len(0)?;
                 file.rewind()?;
             }

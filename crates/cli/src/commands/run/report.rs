@@ -234,6 +234,7 @@ pub fn text(report: &RunReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::run::assignment::ReportPlace;
 
     fn assignment(max_heap: Option<Bytes>) -> ObserverTask {
         ObserverTask {
@@ -248,7 +249,7 @@ mod tests {
             patience: Duration::from_secs(1),
             exact: false,
             is_service: false,
-            json: false,
+            report: ReportPlace::Text,
         }
     }
 

@@ -14,7 +14,11 @@ use hugewise_measure::{
     workload::UnitProgram,
 };
 
-use super::{Run, assignment::ObserverTask, observer};
+use super::{
+    Run,
+    assignment::{ObserverTask, ReportPlace},
+    observer,
+};
 use crate::unit_program;
 
 /// Restarts the service with the variables of the backing, or puts it back with --undo.
@@ -35,9 +39,9 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     let (variables, notes) = program.variables(backing, &sizes).map_err(anyhow::Error::msg)?;
     run.say(&format!("backing {backing}"));
     notes.iter().for_each(|note| run.say(&format!("{unit}: {note}")));
-    let report = run.report_file()?;
+    let (place, report) = run.report_file()?;
     drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"))?;
-    if let Err(error) = restarted(run, &program, backing, report) {
+    if let Err(error) = restarted(run, &program, backing, (place, report)) {
         drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
         return Err(
             error.context(format!("{unit} did not start on {backing}, and was restarted without a drop-in"))
@@ -47,7 +51,12 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
 }
 
 /// Restarts the service, and waits until its coverage is reported.
-fn restarted(run: &Run, program: &UnitProgram, backing: Backing, report: Option<File>) -> anyhow::Result<()> {
+fn restarted(
+    run: &Run,
+    program: &UnitProgram,
+    backing: Backing,
+    (place, report): (ReportPlace, Option<File>),
+) -> anyhow::Result<()> {
     let unit = &program.unit;
     systemctl(&["restart", unit.name()])?;
     let failed = || match last_messages(unit) {
@@ -72,7 +81,7 @@ fn restarted(run: &Run, program: &UnitProgram, backing: Backing, report: Option<
         patience: run.patience(),
         exact: false,
         is_service: true,
-        json: run.report.is_some(),
+        report: place,
     };
     if !run.quiet {
         observer::report(&task, report)?;

@@ -118,7 +118,7 @@ fn parts(path: &Path) -> Vec<OsString> {
 }
 
 /// Opens a name in a folder as a place only; a link is opened itself.
-fn entry(folder: &File, name: &OsStr) -> io::Result<File> {
+pub(super) fn entry(folder: &File, name: &OsStr) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: reads a live string; returns a new descriptor.
@@ -126,7 +126,7 @@ fn entry(folder: &File, name: &OsStr) -> io::Result<File> {
 }
 
 /// The target of an opened link.
-fn target(link: &File) -> io::Result<PathBuf> {
+pub(super) fn target(link: &File) -> io::Result<PathBuf> {
     let mut target = [MaybeUninit::<u8>::uninit(); libc::PATH_MAX as usize];
     // SAFETY: writes at most the given number of bytes to a live buffer; the empty path means the descriptor itself.
     let length = checked(unsafe {

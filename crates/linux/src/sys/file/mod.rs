@@ -4,8 +4,10 @@
 //! a limit: [`read`], [`inside`] (below a folder that another may have filled, no link is followed) and [`in_root`] (a
 //! captured tree, whose links lead to places inside it).
 
+mod folder;
 pub mod in_root;
 pub mod inside;
+mod output;
 mod read;
 mod storage;
 mod write;
@@ -21,6 +23,8 @@ use std::{
 
 use super::{checked, owned};
 
+pub use folder::Folder;
+pub use output::{Output, Readers};
 pub(crate) use read::text;
 pub use read::{content, link, names, open, open_named, read, read_text};
 pub use storage::stores_files;

@@ -36,6 +36,16 @@ const STORAGE: [u32; 26] = [
 
 /// Whether the file system of an open file stores files. Not so proc, whose files a bind mount can put in any place.
 pub fn stores_files(file: &impl AsRawFd) -> io::Result<bool> {
+    Ok(STORAGE.contains(&file_system(file)?))
+}
+
+/// Whether an open file is one of proc.
+pub(super) fn is_of_proc(file: &impl AsRawFd) -> io::Result<bool> {
+    Ok(file_system(file)? == libc::PROC_SUPER_MAGIC as u32)
+}
+
+/// The magic number of the file system of an open file.
+fn file_system(file: &impl AsRawFd) -> io::Result<u32> {
     let mut found = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: writes one live statfs, for which zero is valid.
     let found = unsafe {
@@ -43,7 +53,7 @@ pub fn stores_files(file: &impl AsRawFd) -> io::Result<bool> {
         found.assume_init()
     };
     // The type of the field differs between C libraries; the numbers have 32 bits.
-    Ok(STORAGE.contains(&(found.f_type as u32)))
+    Ok(found.f_type as u32)
 }
 
 #[cfg(test)]

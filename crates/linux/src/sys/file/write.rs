@@ -68,7 +68,7 @@ fn existing(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     super::read::regular(how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?)
 }
 
-/// Opens what the user of a command named, or standard output by its name, to write at its end.
+/// Opens a device of root, such as /dev/null, to write at its end.
 pub fn open_stream(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).custom_flags(libc::O_NOCTTY).open(path)
 }

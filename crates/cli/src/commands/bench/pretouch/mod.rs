@@ -39,7 +39,7 @@ use super::at_least_one;
 use crate::{
     NEGATIVE, machine,
     output::{
-        file,
+        file::{self, Readers},
         progress::Bar,
         standard_error,
         standard_output::{print_json, print_styled},
@@ -149,7 +149,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
     if let Some(path) = &arguments.plot {
         ensure!(design.chunks.len() > 1, "--plot needs several chunk sizes: give them with --chunk");
         if !path.is_dir() {
-            file::can_be_written(path).with_context(|| format!("--plot {}", path.display()))?;
+            file::can_be_written(path, Readers::All).with_context(|| format!("--plot {}", path.display()))?;
         }
     }
     let jvms = arguments.jvms()?;

@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments, terminal: &Terminal) -> anyhow::Result<ExitCod
         "--backing shm is not measured: its pages are those of the pool, use --backing hugetlb"
     );
     if let Some(file) = &arguments.plot {
-        file::can_be_written(file).with_context(|| format!("--plot {}", file.display()))?;
+        file::can_be_written(file, Readers::All).with_context(|| format!("--plot {}", file.display()))?;
     }
     let root = Root::live();
     let design = Design {
