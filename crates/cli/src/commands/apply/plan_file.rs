@@ -1,7 +1,6 @@
 //! Reads the parts of the output of `hugewise plan --json` that `apply` needs.
 
 use std::{
-    fs,
     io::{self, Read},
     path::Path,
 };
@@ -10,11 +9,14 @@ use anyhow::{Context, ensure};
 use hugewise_changes::difference::{RequestedValue, SettingRequest, ValueAtPlan};
 use hugewise_linux::{
     settings::Setting,
+    sys::file,
     units::{PageSize, Pages},
 };
 use hugewise_plan::plan::Plan;
 use serde::Deserialize;
 
+/// Largest plan that is read, in bytes.
+const MAX_PLAN_BYTES: u64 = 16 << 20;
 /// Schemas that have the fields of [`PlanFile`].
 const SCHEMAS: [&str; 2] = ["hugewise.plan/1", "hugewise.plan/2"];
 
@@ -51,20 +53,23 @@ struct PlannedSetting {
     to: String,
 }
 
-/// Reads the plan from `file`, or from standard input if that is `-`.
-pub fn read(file: &Path) -> anyhow::Result<Vec<SettingRequest>> {
-    let is_input = file == Path::new("-");
+/// Reads the plan from `path`, or from standard input if that is `-`.
+pub fn read(path: &Path) -> anyhow::Result<Vec<SettingRequest>> {
+    let is_input = path == Path::new("-");
     let text = if is_input {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text).context("cannot read the plan from standard input")?;
-        text
+        limited(io::stdin().lock()).context("cannot read the plan from standard input")?
     } else {
-        fs::read_to_string(file).with_context(|| format!("cannot read the plan {}", file.display()))?
+        let read = file::open_named(path).and_then(limited);
+        read.with_context(|| format!("cannot read the plan {}", path.display()))?
     };
     parse(&text).with_context(|| {
-        let what = if is_input { "standard input".into() } else { file.to_string_lossy() };
+        let what = if is_input { "standard input".into() } else { path.to_string_lossy() };
         format!("{what} is not a plan; 'hugewise plan --json' writes one")
     })
+}
+
+fn limited(source: impl Read) -> io::Result<String> {
+    String::from_utf8(file::content(source, MAX_PLAN_BYTES)?).map_err(io::Error::other)
 }
 
 fn parse(text: &str) -> anyhow::Result<Vec<SettingRequest>> {
