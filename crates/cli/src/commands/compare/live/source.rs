@@ -1,13 +1,21 @@
 //! The source of the metrics of a live comparison: the output of a command, or a page.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
-use anyhow::{Context, bail, ensure};
-use hugewise_linux::{bounded_run, reading::Reason, shell, sys::process::Program};
+use anyhow::{Context, anyhow, bail, ensure};
+use hugewise_linux::{
+    bounded_run,
+    reading::Reason,
+    shell,
+    sys::{
+        aside::{self, Deadline},
+        process::Program,
+    },
+};
 use hugewise_measure::workload::metric::Metric;
 
 /// Longest wait for a page, and for the end of a command.
@@ -49,14 +57,26 @@ impl std::str::FromStr for Url {
 }
 
 impl Url {
-    /// Reads the page.
-    fn get(&self) -> anyhow::Result<String> {
+    /// Reads the page until `deadline`, which holds for the name, the connection, and all bytes together.
+    fn get(&self, deadline: &Deadline<'_>) -> anyhow::Result<String> {
+        // Aside: neither the resolver of names nor the server can be interrupted.
+        let limit = MAX_PAGE_BYTES as usize;
+        let page = aside::ask(&[], deadline, limit, || {
+            let page = self.fetch().map_err(|error| io::Error::other(format!("{error:#}")))?;
+            Ok(page.into_bytes())
+        });
+        let page = page.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => anyhow!("{} did not send the page within {TIMEOUT:?}", self.authority),
+            _ => error.into(),
+        })?;
+        Ok(String::from_utf8_lossy(&page).into_owned())
+    }
+
+    fn fetch(&self) -> anyhow::Result<String> {
         let mut addresses = self.authority.to_socket_addrs().with_context(|| self.authority.clone())?;
         let address = addresses.next().with_context(|| format!("{} has no address", self.authority))?;
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)
             .with_context(|| format!("cannot connect to {address}"))?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         // Version 1.0: the answer is not chunked, and ends with the connection.
         let request =
             format!("GET {} HTTP/1.0\r\nHost: {}\r\nAccept: text/plain\r\n\r\n", self.path, self.authority);
@@ -116,7 +136,7 @@ impl MetricSource {
     pub fn text(&self) -> anyhow::Result<String> {
         match &self.text {
             None => Ok(String::new()),
-            Some(Text::Page(page)) => page.get(),
+            Some(Text::Page(page)) => page.get(&Deadline::of_reading(TIMEOUT)),
             Some(Text::Command(words)) => output(words, TIMEOUT),
         }
     }
@@ -143,7 +163,7 @@ fn output(words: &[String], timeout: Duration) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error, io::BufRead, io::BufReader, net::TcpListener, thread};
+    use std::{error::Error, io::BufRead, io::BufReader, net::TcpListener, thread, time::Instant};
 
     use super::*;
 
@@ -151,7 +171,7 @@ mod tests {
     fn a_page_is_read() -> Result<(), Box<dyn Error>> {
         let server = TcpListener::bind("127.0.0.1:0")?;
         let address = server.local_addr()?;
-        let served = thread::spawn(move || -> std::io::Result<Vec<String>> {
+        let served = thread::spawn(move || -> io::Result<Vec<String>> {
             let mut requests = Vec::new();
             for answer in
                 ["HTTP/1.1 200 OK\r\nX: y\r\n\r\nrequests_total 7\n", "HTTP/1.0 404 Not Found\r\n\r\n"]
@@ -171,6 +191,27 @@ mod tests {
         assert!(source.text().is_err_and(|error| error.to_string().contains("404")));
         let requests = served.join().map_err(|_| "the server panicked")??;
         assert_eq!(requests, ["GET /metrics HTTP/1.0", "GET /metrics HTTP/1.0"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_that_drips_has_one_deadline() -> Result<(), Box<dyn Error>> {
+        let server = TcpListener::bind("127.0.0.1:0")?;
+        let url: Url = format!("http://{}/", server.local_addr()?).parse()?;
+        let begin = Instant::now();
+        let drips = thread::spawn(move || -> io::Result<()> {
+            let (mut stream, _) = server.accept()?;
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
+            while begin.elapsed() < Duration::from_secs(30) {
+                stream.write_all(b"#")?;
+                thread::sleep(Duration::from_millis(10));
+            }
+            Ok(())
+        });
+        let page = url.get(&Deadline::after(Duration::from_millis(200), None));
+        assert!(page.is_err_and(|error| error.to_string().contains("did not send the page")));
+        // The connection was closed.
+        assert!(drips.join().is_ok_and(|written| written.is_err()));
         Ok(())
     }
 
