@@ -104,6 +104,13 @@ pub enum AttachError {
     },
 }
 
+impl AttachError {
+    /// Whether the JVM may still follow a command with this beginning, which it has not answered.
+    pub fn may_follow(&self, beginning: &str) -> bool {
+        matches!(self, AttachError::NoAnswer { command, asked: true, .. } if command.starts_with(beginning))
+    }
+}
+
 /// Fields of /proc/PID/status that attaching needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Status {

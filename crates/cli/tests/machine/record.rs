@@ -9,7 +9,7 @@ use std::{
 };
 
 use hugewise_jvm::{
-    attach::{self, Jvm},
+    attach::{Jvm, TIME_LIMIT},
     jdks::Jdk,
     log_control,
 };
@@ -69,6 +69,10 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
+fn in_time() -> Deadline<'static> {
+    Deadline::after(TIME_LIMIT, None)
+}
+
 /// A JVM that runs until it is killed.
 pub struct AllocatingJvm {
     running: Option<Running>,
@@ -94,9 +98,8 @@ impl AllocatingJvm {
         let running = Running::start(&mut java)?;
         let pid = running.child.id();
         let churning = AllocatingJvm { running: Some(running), pid, _folder: folder };
-        wait_until("the JVM answers", || {
-            Ok(Jvm::connect(&Root::live(), churning.pid(), Deadline::of_reading(attach::TIME_LIMIT)).is_ok())
-        })?;
+        let root = Root::live();
+        wait_until("the JVM answers", || Ok(Jvm::connect(&root, churning.pid(), in_time()).is_ok()))?;
         Ok(churning)
     }
 
@@ -106,12 +109,9 @@ impl AllocatingJvm {
 
     /// Number of log files that the JVM writes.
     pub fn logs(&self) -> Result<usize, Box<dyn Error>> {
-        Ok(log_control::files(&Jvm::connect(
-            &Root::live(),
-            self.pid(),
-            Deadline::of_reading(attach::TIME_LIMIT),
-        )?)?
-        .len())
+        let root = Root::live();
+        let jvm = Jvm::connect(&root, self.pid(), in_time())?;
+        Ok(log_control::files(&jvm)?.len())
     }
 
     pub fn end(mut self) -> TestResult {

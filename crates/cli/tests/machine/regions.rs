@@ -261,8 +261,8 @@ fn tracked(jdk: &Jdk, options: &[&str], backing: &str, folder: &Path) -> TestRes
     let options = [options, &["-XX:NativeMemoryTracking=detail"]].concat();
     let running = Running::start(jdk, &options, folder)?;
     // Attaching starts a listener thread, whose stack exists from here on.
-    let root = Root::live();
-    let jvm = attach::Jvm::connect(&root, running.pid(), Deadline::of_reading(attach::TIME_LIMIT))?;
+    let (root, deadline) = (Root::live(), Deadline::after(attach::TIME_LIMIT, None));
+    let jvm = attach::Jvm::connect(&root, running.pid(), deadline)?;
     let map = jvm.command("VM.native_memory detail")?;
     let vmas = running.vmas()?;
     for attach in [false, true] {

@@ -2,6 +2,7 @@
 
 mod events;
 mod jvm;
+mod jvm_reader;
 mod model;
 mod reader;
 mod samples;
@@ -15,7 +16,7 @@ mod threads;
 mod touch_cost;
 mod writer;
 
-pub use jvm::switch_off;
+pub use jvm_reader::switch_off;
 pub(crate) use model::memory_waits_ns;
 pub use model::*;
 pub use reader::{Ending, Reader, RecordingError};

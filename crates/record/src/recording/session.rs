@@ -39,6 +39,8 @@ use super::{
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between ticks without trace buffers.
 const TICK: Duration = Duration::from_millis(250);
+/// Most exited threads of a tick; the rest follows with the next.
+const MAX_EXITS_PER_TICK: usize = 20_000;
 /// Time for a started program to exit by itself after a signal to the recorder: a terminal sends Ctrl-C to
 /// both.
 const OWN_EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -73,7 +75,7 @@ pub fn record(
     let first_touch = touch_cost::measure(root);
     let began_ns = monotonic_ns();
     let scratch = Scratch::of(journal.as_ref().ok()).ok();
-    let begun = begin(root, &mut means, assignment, scratch.as_ref()).inspect_err(|_| {
+    let begun = begin(root, &mut means, assignment, scratch.as_ref(), interrupt).inspect_err(|_| {
         // The recording would stay empty.
         let _ = writer.remove();
     })?;
@@ -106,7 +108,7 @@ pub fn record(
     match session.run(assignment, interrupt) {
         Ok(reason) => session.finish(reason),
         Err(error) => {
-            session.jvms.end(root, session.journal.as_deref_mut());
+            session.jvms.end(session.journal.as_deref_mut());
             Err(error)
         }
     }
@@ -214,7 +216,9 @@ impl Session<'_> {
                 }
             }
         }
-        while let Some(ends) = &mut self.means.ends {
+        // Threads may exit as fast as they are read.
+        for _ in 0..MAX_EXITS_PER_TICK {
+            let Some(ends) = &mut self.means.ends else { break };
             match ends.next_exit() {
                 Ok(Some(stats)) => lines.extend(self.threads.ended(stats)),
                 Ok(None) => break,
@@ -224,8 +228,8 @@ impl Session<'_> {
                 }
             }
         }
-        lines.extend(self.jvms.sample(self.root, self.threads.processes(), self.journal.as_deref_mut()));
-        lines.extend(self.jvms.read(last));
+        lines.extend(self.jvms.sample(self.root, self.threads.processes(), self.journal.as_deref()));
+        lines.extend(self.jvms.read(last, self.journal.as_deref_mut()));
         self.emit_all(lines)
     }
 
@@ -295,7 +299,7 @@ impl Session<'_> {
         self.sample()?;
         // A short recording may otherwise have no sample since the heap was located.
         self.memory()?;
-        let lines = self.jvms.end(self.root, self.journal.as_deref_mut());
+        let lines = self.jvms.end(self.journal.as_deref_mut());
         self.emit_all(lines)?;
         self.tick(true)?;
         if reason == EndReason::Interrupted && self.child.is_some() {

@@ -1,6 +1,7 @@
 //! Attaches to a process or starts a program, so that none of its events are missed.
 
 use std::{
+    collections::HashSet,
     env,
     ffi::{OsStr, OsString},
     fs::{self, File},
@@ -20,6 +21,7 @@ use hugewise_jvm::{
     log_control,
 };
 use hugewise_linux::{
+    interrupt::Interrupt,
     proc::process::ProcessError,
     root::Root,
     sys::process::{Program, thread_id},
@@ -28,6 +30,8 @@ use hugewise_linux::{
 
 use super::{sources::Sources, threads::Threads};
 
+/// Most passes over the threads of a process; one of a process that starts none.
+const MAX_PASSES: usize = 4;
 /// First JDK release with `-Xlog`.
 const FIRST_JDK_WITH_XLOG: u32 = 9;
 
@@ -80,23 +84,12 @@ pub fn begin(
     means: &mut Sources,
     assignment: &Assignment<'_>,
     scratch: Option<&Scratch>,
+    interrupt: &Interrupt,
 ) -> Result<RecordedProcess, RecordError> {
     match &assignment.target {
         Target::Process(pid) => {
-            // A thread created in between is the child of a recorded thread, or is found by the next pass.
-            let threads = Threads::of(root, *pid);
-            let mut followed = Vec::new();
-            loop {
-                let now = threads.now().into_iter().map(|(_, tid)| tid);
-                let new: Vec<u32> = now.filter(|tid| !followed.contains(tid)).collect();
-                if new.is_empty() {
-                    return Ok(RecordedProcess { pid: *pid, child: None, log: None });
-                }
-                if let Some(tracer) = &means.tracer {
-                    tracer.follow(&new)?;
-                }
-                followed.extend(new);
-            }
+            follow_threads(&Threads::of(root, *pid), means, interrupt)?;
+            Ok(RecordedProcess { pid: *pid, child: None, log: None })
         }
         Target::Command(command) => {
             let (command, log) = scratch
@@ -111,6 +104,25 @@ pub fn begin(
             Ok(RecordedProcess { pid: child.id(), child: Some(child), log })
         }
     }
+}
+
+/// Records the threads of a running process from now on.
+///
+/// A thread created in between is the child of a recorded thread, which the kernel follows, or is found by the next pass.
+/// A process that always has new threads does not delay the recording: after a few passes each thread that runs was
+/// started by a recorded one.
+fn follow_threads(threads: &Threads, means: &Sources, interrupt: &Interrupt) -> Result<(), RecordError> {
+    let Some(tracer) = &means.tracer else { return Ok(()) };
+    let mut followed = HashSet::new();
+    for _ in 0..MAX_PASSES {
+        let now = threads.now().into_iter().map(|(_, tid)| tid);
+        let new: Vec<u32> = now.filter(|tid| followed.insert(*tid)).collect();
+        if new.is_empty() || interrupt.signal().is_some() {
+            break;
+        }
+        tracer.follow(&new)?;
+    }
+    Ok(())
 }
 
 /// Starts a program and records its events from the first one.

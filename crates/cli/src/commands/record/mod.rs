@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use hugewise_changes::journal::{Journal, JournalError, JvmLog, ProcessUndo, STATE_DIR};
+use hugewise_changes::journal::{Journal, JournalError, STATE_DIR};
 use hugewise_linux::{json, root::Root};
 use hugewise_record::recording::{self, Assignment, Header, Target};
 
@@ -97,11 +97,8 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let say = &mut |header: &Header| standard_error::print(&report::beginning(header, &output));
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
     // Settings are restored before the result is printed.
-    let undo = ProcessUndo {
-        switch_off: &|log: &JvmLog| recording::switch_off(&root, log),
-        ..ProcessUndo::default()
-    };
-    let restored = journal.map(|journal| journal.close_with(&undo)).unwrap_or_default();
+    // A JVM that has not stopped its log was asked to: it may not answer, and this command is to end.
+    let restored = journal.map(Journal::close).unwrap_or_default();
     let recorded = recorded?;
     if record.json {
         print_json(&json::text(&RecordReport::of(&recorded, &output))?)?;
