@@ -24,6 +24,7 @@ mod inspect;
 mod java;
 mod kernel_tools;
 mod killed;
+mod limits;
 mod live;
 mod live_killed;
 mod live_limits;
@@ -133,6 +134,7 @@ fn main() -> ExitCode {
         live::trials(),
         live_killed::trials(),
         live_limits::trials(),
+        limits::trials(),
         schemas::trials(),
     ];
     trials::run(&arguments, all.into_iter().flatten().collect())
