@@ -17,11 +17,11 @@ mkdir -p /run/systemd/system
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 echo '[Unit]\nDefaultDependencies=no' > /run/systemd/system/default.target
-cp \"$1\" /run/systemd/system/
+cp \"$1\"/* /run/systemd/system/
 exec env -i container=other PATH=\"$PATH\" SYSTEMD_UNIT_PATH=/run/systemd/system \\
     \"$0\" --system --log-target=null --show-status=no";
 
-/// A systemd that knows one unit. Ends all its processes when dropped.
+/// A systemd that knows some units. Ends all its processes when dropped.
 pub struct Systemd {
     /// The process that ends all others.
     outer: Child,
@@ -33,21 +33,27 @@ pub struct Systemd {
 impl Systemd {
     /// Starts a systemd that knows the unit `name` with this text.
     pub fn boot(name: &str, text: &str) -> Result<Systemd, Box<dyn Error>> {
+        Systemd::boot_with(&[(name, text)])
+    }
+
+    /// Starts a systemd that knows these units, by name and text.
+    pub fn boot_with(units: &[(&str, &str)]) -> Result<Systemd, Box<dyn Error>> {
         let groups = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
         let Some(groups) = groups.into_iter().find(|groups| groups.join("cgroup.controllers").exists())
         else {
             return skip("no control groups of version 2");
         };
         let folder = tempfile::tempdir()?;
-        let unit = folder.path().join(name);
-        fs::write(&unit, text)?;
+        for (name, text) in units {
+            fs::write(folder.path().join(name), text)?;
+        }
         let group = groups.join(format!("hugewise-test-{}", std::process::id()));
         fs::create_dir(&group)?;
         let procs = group.join("cgroup.procs");
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(procs);
         command.args(["unshare", "-m", "-p", "-f", "-i", "-u", "-C", "--mount-proc", "--kill-child"]);
-        command.args(["sh", "-c", BOOT, SYSTEMD]).arg(unit);
+        command.args(["sh", "-c", BOOT, SYSTEMD]).arg(folder.path());
         let outer = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let mut booted = Systemd { outer, pid: 0, group };
         wait_until("systemd runs", || {

@@ -32,6 +32,7 @@ mod mariadb;
 mod memory;
 mod memory_limit;
 mod native;
+mod other_user;
 mod plan;
 mod plan_running;
 mod postgres;
@@ -56,6 +57,7 @@ mod touch;
 mod trace;
 mod tracking;
 mod unit;
+mod unit_users;
 mod untouched;
 mod without;
 
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
     let all = [
         native::trials(),
         java::trials(),
+        other_user::trials(),
         plan::trials(),
         plan_running::trials(),
         postgres::trials(),
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         server::trials(),
         server_killed::trials(),
         unit::trials(),
+        unit_users::trials(),
         storms::trials(),
         trace::trials(),
         kernel_tools::trials(),

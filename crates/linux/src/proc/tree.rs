@@ -35,6 +35,14 @@ pub fn processes(root: &Root, pid: u32) -> Vec<u32> {
     processes
 }
 
+/// The running children of process `pid`.
+pub fn children(root: &Root, pid: u32) -> Vec<u32> {
+    let threads = root.list(format!("proc/{pid}/task")).unwrap_or_default();
+    let of = |tid: &String| root.read(format!("proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    let texts: Vec<String> = threads.iter().map(of).collect();
+    texts.iter().flat_map(|text| text.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
+}
+
 /// The parent of process `pid`; `None` if it has ended or is unknown.
 pub fn parent(root: &Root, pid: u32) -> Option<u32> {
     let status = root.read(format!("proc/{pid}/status")).ok()?;
@@ -57,6 +65,7 @@ mod tests {
         assert_eq!(processes(&root, 7), [7, 9, 10], "11 has ended");
         assert_eq!(threads(&root, 7), [(7, 7), (7, 8), (9, 9), (10, 10)]);
         assert_eq!(threads_of(&root, [10, 9]), [(10, 10), (9, 9)]);
+        assert_eq!((children(&root, 7), children(&root, 10)), (vec![9, 10, 11], Vec::new()));
         assert_eq!(processes(&root, 5), Vec::<u32>::new());
     }
 }

@@ -25,7 +25,7 @@ use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
     interrupt::Interrupt,
     root::Root,
-    sys::process::{ChildExit, monotonic_ns},
+    sys::process::{ChildExit, monotonic_ns, orphans},
     systemd::{self, Unit},
     users::Account,
 };
@@ -39,7 +39,7 @@ pub use self::{
 };
 use self::{
     process::{ServerProcess, UnitProcess},
-    processes::Usage,
+    processes::{Usage, end_orphans},
 };
 use crate::execution::{Execution, ExecutionError, Launch, Output};
 
@@ -89,7 +89,11 @@ pub(crate) fn run(
     interrupt: &Interrupt,
 ) -> Result<Vec<Execution>, ExecutionError> {
     let driver = Launch::aside(driver, None);
-    let mut running = Running { servers: Vec::with_capacity(servers.len()), interrupt, root: Root::live() };
+    // Without it, a server could leave processes that nothing leads to.
+    let _ = orphans::adopt();
+    let root = Root::live();
+    let orphans = processes::orphans(&root);
+    let mut running = Running { servers: Vec::with_capacity(servers.len()), interrupt, root, orphans };
     let begin = Instant::now();
     let started = servers.into_iter().try_for_each(|server| running.start(server));
     let driven = started.and_then(|()| {
@@ -216,6 +220,8 @@ struct Running<'r> {
     servers: Vec<Server<'r>>,
     interrupt: &'r Interrupt,
     root: Root,
+    /// Those that were adopted before.
+    orphans: Vec<u32>,
 }
 
 impl<'r> Running<'r> {
@@ -305,6 +311,7 @@ impl<'r> Running<'r> {
             server.stop(&self.root).map_err(|source| ExecutionError::Io { program, source })
         };
         let stopped: Vec<_> = self.servers.into_iter().rev().map(stop).collect();
+        end_orphans(&self.root, &self.orphans);
         stopped.into_iter().rev().collect()
     }
 }

@@ -1,12 +1,19 @@
 //! The processes of a server: what they use, and how they end.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
 
 use hugewise_linux::{
     proc::{task_stat::TaskStat, tree},
     root::Root,
-    sys::process::{kill_process, ticks_per_second},
+    sys::process::{kill_process, orphans, ticks_per_second},
 };
+
+/// Time limit for the end of what servers left.
+const ORPHANS_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// CPU time and page faults of a process and its descendants, also of those that have ended and were waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +65,27 @@ pub(super) fn kill(root: &Root, processes: &Processes) {
     for known in processes {
         // One that has ended cannot be killed, which is what is wanted.
         let _ = kill_process(*known.0, || is_running(root, &known));
+    }
+}
+
+/// The processes that this one has adopted.
+pub(super) fn orphans(root: &Root) -> Vec<u32> {
+    let children = tree::children(root, std::process::id());
+    children.into_iter().filter(|pid| !orphans::is_own(*pid)).collect()
+}
+
+/// Kills the orphans that servers left, each in a session of its own. Those of `before` are of another command, which
+/// may have started them for the servers.
+pub(super) fn end_orphans(root: &Root, before: &[u32]) {
+    let begin = Instant::now();
+    while begin.elapsed() < ORPHANS_TIME_LIMIT {
+        let left: Vec<u32> = orphans(root).into_iter().filter(|pid| !before.contains(pid)).collect();
+        if left.is_empty() {
+            return;
+        }
+        left.into_iter().for_each(orphans::end);
+        // Until they have ended, and theirs were adopted.
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

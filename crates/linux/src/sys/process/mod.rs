@@ -1,6 +1,7 @@
 //! Child processes: start, wait with resource usage, kill a whole process group.
 
 pub mod handover;
+pub mod orphans;
 mod preparation;
 mod program;
 #[cfg(test)]
@@ -106,6 +107,7 @@ impl GroupLeader {
             usage.assume_init()
         };
         self.reaped = true;
+        orphans::note_end(self.pid());
         Ok(ChildExit {
             status: ExitStatus::from_raw(status),
             user: duration(usage.ru_utime),

@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     super::{file, pidfd},
-    GroupLeader,
+    GroupLeader, orphans,
     preparation::{Identity, Place, Preparation},
 };
 use crate::users::Account;
@@ -221,7 +221,9 @@ impl Program {
             }
         }
         // SAFETY: the closure runs between fork and exec.
-        unsafe { self.command.pre_exec(move || preparation.run()) }.spawn()
+        let child = unsafe { self.command.pre_exec(move || preparation.run()) }.spawn()?;
+        orphans::note_start(child.id());
+        Ok(child)
     }
 }
 
