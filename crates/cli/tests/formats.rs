@@ -37,7 +37,7 @@ const HOSTILE: [&str; 8] = [
     "-Dexpanded=$HOME $(HOME) ${HOME} `id` %n %%",
     "-Dlines=a\nb\r\nc\\\n  d",
     "-Dyaml=: - # {a: [b]} & * ! | > @ \u{85}\u{2028}\u{feff}",
-    "-Dunicode=ü 漢 \u{1f600} \u{7f}\u{1b}[0m",
+    "-Dunicode=ü 漢 \u{1f600} \u{7f}\u{1b}[0m\u{9b}31m \u{202e}\u{2066}\u{200b}\u{e0041}",
     "-Dbackslash=\\x41 \\\\ \\",
     "",
     "#no comment",
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         trial("tuned: an INI file", missing("python3", &["-c", "pass"]), python_reads_ini),
         trial("kubernetes: words come back", python.clone(), || words_come_back(Format::Kubernetes)),
         trial("kubernetes: valid", validator_missing(), kubernetes_accepts),
-        trial("docker: words come back", missing("sh", &["-c", "true"]), shell_reads),
+        trial("docker: words come back", missing("bash", &["-c", "true"]), shell_reads),
         trial("compose: words come back", python, || words_come_back(Format::Compose)),
         trial("compose: valid", missing("docker", &["compose", "version"]), compose_accepts),
     ];
@@ -235,7 +235,7 @@ fn shell_reads() -> TestResult {
     for (name, plan) in hostile()? {
         let script =
             format!("docker() {{ printf '%s\\0' \"$@\"; }}\n{}", render(&plan, Format::Docker, None)?);
-        let output = Command::new("sh").arg("-c").arg(script).output()?;
+        let output = Command::new("bash").arg("-c").arg(script).output()?;
         succeeded(&output)?;
         let read = String::from_utf8(output.stdout)?;
         let words: Vec<&str> = read.strip_suffix('\0').unwrap_or(&read).split('\0').collect();

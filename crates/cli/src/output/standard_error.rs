@@ -11,14 +11,22 @@ use hugewise_linux::printable;
 
 use super::terminal::Terminal;
 
-/// Prints a message of this program.
+/// Prints a message of this program. Its further lines, which may be of another program, are indented: none of them
+/// looks like a message.
 pub fn say(message: impl Display) {
-    print(&format!("hugewise: {message}\n"));
+    print(&format!("hugewise: {}\n", indented(&message.to_string())));
+}
+
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n  ")
 }
 
 /// Prints the reason why a command failed.
 pub fn say_failed(reason: &str, terminal: &Terminal) {
-    print_styled(&format!("{} {}\n", terminal.bad("hugewise:"), printable::lines(reason)), terminal);
+    print_styled(
+        &format!("{} {}\n", terminal.bad("hugewise:"), indented(&printable::lines(reason))),
+        terminal,
+    );
 }
 
 /// Prints text; what is not printable in it is replaced.

@@ -26,6 +26,7 @@ use clap::ValueEnum;
 use hugewise_jvm::launch::{LaunchLine, option_value};
 use hugewise_linux::{
     hugepages::backing::Backing,
+    printable::is_printable,
     settings::Setting,
     shell,
     systemd::Unit,
@@ -252,7 +253,7 @@ fn header<T: AsRef<str>>(plan: &Plan, paragraphs: &[T]) -> String {
 fn comment(text: &str) -> String {
     let mut line = String::from("# ");
     for c in text.chars() {
-        if quote::is_unprintable(c) { line.extend(c.escape_unicode()) } else { line.push(c) }
+        if is_printable(c) { line.push(c) } else { line.extend(c.escape_unicode()) }
     }
     line.truncate(line.trim_end().len());
     line + "\n"

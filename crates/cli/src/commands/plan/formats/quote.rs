@@ -1,11 +1,6 @@
-//! Quoting for systemd, and characters that no format prints.
+//! Quoting for systemd.
 
-/// Whether a character is invisible, or ends a line in one of the formats.
-pub fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
-        || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-}
+use hugewise_linux::printable::is_printable;
 
 /// Quotes an assignment for `Environment=`.
 ///
@@ -20,8 +15,9 @@ pub fn systemd_assignment(name: &str, value: &str) -> String {
             '%' => text.push_str("%%"),
             '\n' => text.push_str(r"\n"),
             '\t' => text.push_str(r"\t"),
-            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => text.push(c),
+            c if is_printable(c) => text.push(c),
+            c if c.is_ascii() => text.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => text.push_str(&format!("\\U{:08x}", u32::from(c))),
         }
     }
     text + "\""

@@ -212,6 +212,10 @@ fn systemd_reads(text: &str) -> Option<String> {
                     let digits: String = chars.by_ref().take(2).collect();
                     char::from(u8::from_str_radix(&digits, 16).ok()?)
                 }
+                'U' => {
+                    let digits: String = chars.by_ref().take(8).collect();
+                    char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?
+                }
                 c @ ('"' | '\\') => c,
                 _ => return None,
             },
@@ -219,6 +223,22 @@ fn systemd_reads(text: &str) -> Option<String> {
         });
     }
     Some(out)
+}
+
+/// A line of YAML with the characters that JSON cannot write as `\U`.
+fn with_surrogates(line: &str) -> String {
+    let parts: Vec<&str> = line.split("\\\\").collect();
+    let read = |part: &&str| {
+        let mut pieces = part.split("\\U");
+        let mut text = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let number = u32::from_str_radix(&piece[..8], 16).ok().and_then(char::from_u32);
+            text.extend(number);
+            text.push_str(&piece[8..]);
+        }
+        text
+    };
+    parts.iter().map(read).collect::<Vec<_>>().join("\\\\")
 }
 
 /// Any text that can be an argument, with characters that are special to some tool more often.
@@ -230,6 +250,7 @@ proptest! {
     #[test]
     fn systemd_reads_what_was_meant(value in word()) {
         let text = quote::systemd_assignment("A", &value);
+        prop_assert!(text.chars().all(is_printable));
         prop_assert_eq!(systemd_reads(&text), Some(format!("A={value}")));
     }
 
@@ -239,6 +260,8 @@ proptest! {
         let lines: Vec<&str> = text.split('\n').collect();
         prop_assert_eq!(lines.len(), words.len() + 3, "{}", text);
         for (line, word) in lines[1..].iter().zip(&words) {
+            prop_assert!(line.chars().all(is_printable));
+            let line = with_surrogates(line);
             let read: Option<Value> = line.strip_prefix("  - ").and_then(|j| serde_json::from_str(j).ok());
             prop_assert_eq!(read, Some(Value::from(word.as_str())));
         }
@@ -253,7 +276,9 @@ proptest! {
             prop_assert_eq!(lines.len(), 1, "{:?}", lines);
         }
         for format in Format::value_variants() {
-            let _ = render(&plan, *format, None);
+            if let Ok(text) = render(&plan, *format, None) {
+                prop_assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{:?}", text);
+            }
         }
     }
 }

@@ -1,8 +1,7 @@
 //! YAML that all parsers read alike: block style, each string quoted as in JSON.
 
+use hugewise_linux::printable::is_printable;
 use serde_json::Value;
-
-use super::quote::is_unprintable;
 
 /// Formats `value` as a document. Keys are not quoted: they are constants of this program.
 pub fn document(value: &Value) -> String {
@@ -51,12 +50,17 @@ fn holds_more(value: &Value) -> bool {
         || value.as_array().is_some_and(|items| !items.is_empty())
 }
 
-/// A scalar as JSON, which is valid YAML once characters are escaped that end a line in YAML 1.1 or are
-/// invalid in it.
+/// A scalar as JSON, which is valid YAML once characters are escaped that end a line in YAML 1.1, are invalid in it, or
+/// not printable.
 fn scalar(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
-        if is_unprintable(c) { text.push_str(&format!("\\u{:04x}", u32::from(c))) } else { text.push(c) }
+        match u32::from(c) {
+            _ if is_printable(c) => text.push(c),
+            // YAML has no pairs of surrogates.
+            number @ 0x1_0000.. => text.push_str(&format!("\\U{number:08x}")),
+            number => text.push_str(&format!("\\u{number:04x}")),
+        }
     }
     text
 }
