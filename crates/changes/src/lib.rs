@@ -5,6 +5,7 @@
 
 pub mod apply;
 pub mod difference;
+pub mod drop_in;
 pub mod journal;
 pub mod persisted;
 pub mod pool_growth;

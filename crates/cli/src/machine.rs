@@ -4,7 +4,8 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use hugewise_changes::journal::{
-    self, ChangedSince, JournalError, NotRestored, RemainingJvmLog, RemainingMemory, Restored, STATE_DIR,
+    self, ChangedSince, JournalError, NotRestored, RemainingJvmLog, RemainingMemory, RemainingUnit, Restored,
+    STATE_DIR,
 };
 use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, sys::process, units::Bytes};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
@@ -65,10 +66,13 @@ pub fn not_overwritten(ChangedSince { kept, reads }: &ChangedSince) -> String {
 }
 
 pub fn is_fully_restored(restored: &Restored) -> bool {
-    restored.failed.is_empty() && restored.jvm_logs_left.is_empty() && restored.memory_left.is_empty()
+    restored.failed.is_empty()
+        && restored.units_left.is_empty()
+        && restored.jvm_logs_left.is_empty()
+        && restored.memory_left.is_empty()
 }
 
-/// The settings and JVM logs that could not be restored, with the reasons, as one sentence.
+/// What could not be restored, with the reasons, as one sentence.
 pub fn failures(restored: &Restored) -> String {
     let each: Vec<String> = restored
         .failed
@@ -76,6 +80,9 @@ pub fn failures(restored: &Restored) -> String {
         .map(|NotRestored { entry, reason }| {
             format!("cannot restore the {} to {}: {reason}", entry.setting, entry.was)
         })
+        .chain(restored.units_left.iter().map(|RemainingUnit { change, reason }| {
+            format!("cannot put the service {} back: {reason}", change.unit)
+        }))
         .chain(restored.jvm_logs_left.iter().map(|RemainingJvmLog { log, reason }| {
             format!("cannot stop the log {} of the JVM in process {}: {reason}", log.file, log.pid)
         }))

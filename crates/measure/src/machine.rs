@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use hugewise_changes::{
-    journal::{Journal, JournalError, ProcessMemory, RUN_VARIABLE, Restored},
+    journal::{Journal, JournalError, JournalPlace, ProcessMemory, RUN_VARIABLE, Restored, UnitChange},
     pool_growth::{self, Shortage},
     scratch::Scratch,
 };
@@ -67,6 +67,17 @@ impl Machine {
     /// Removes memory that is as it is to stay from the journal.
     pub fn forget_memory(&mut self, memory: &ProcessMemory) -> Result<(), JournalError> {
         self.journal.as_mut().map_or(Ok(()), |journal| journal.forget_memory(memory))
+    }
+
+    /// Saves a service to the journal, before it is stopped.
+    pub fn note_unit(&mut self, change: UnitChange) -> Result<(), Reason> {
+        let journal = self.journal.as_mut().map_err(|error| Reason::new(error.to_string()))?;
+        Ok(journal.note_unit(change)?)
+    }
+
+    /// The folder of the journal and the id of this run, which are known without its lock.
+    pub fn place(&self) -> Option<JournalPlace> {
+        self.journal.as_ref().ok().map(Journal::place)
     }
 
     pub fn changes(&self) -> &[String] {

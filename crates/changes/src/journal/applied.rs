@@ -3,6 +3,7 @@
 use hugewise_linux::{root::Root, settings::Setting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Entry, ForeignChanges, Record};
 
@@ -16,6 +17,9 @@ pub(super) struct AppliedSettings {
     pub run_id: String,
     /// The changed settings, in the order of their first change.
     pub entries: Vec<ChangedSetting>,
+    /// Entries that could not be read, as they were found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Value>,
 }
 
 /// A setting that Hugewise changed: its value before the first change, and the values that its changes can
@@ -90,6 +94,11 @@ pub struct ChangedSince {
 }
 
 impl AppliedSettings {
+    /// Whether nothing is left to restore.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.unreadable.is_empty()
+    }
+
     /// Merges `changes`, all or some of those of `record`, into those of `earlier`.
     pub(super) fn with(
         earlier: Option<AppliedSettings>,
@@ -97,7 +106,8 @@ impl AppliedSettings {
         changes: impl IntoIterator<Item = ChangedSetting>,
     ) -> AppliedSettings {
         let earlier = earlier.filter(|applied| applied.boot_id == record.boot_id);
-        let mut entries = earlier.map(|applied| applied.entries).unwrap_or_default();
+        let (mut entries, unreadable) =
+            earlier.map(|applied| (applied.entries, applied.unreadable)).unwrap_or_default();
         for change in changes {
             match entries.iter_mut().find(|kept| kept.entry.setting == change.entry.setting) {
                 Some(kept) => (kept.now, kept.from) = (change.now, change.from),
@@ -105,6 +115,11 @@ impl AppliedSettings {
             }
         }
         entries.retain(|kept| kept.from.is_some() || kept.now.as_ref() != Some(&kept.entry.was));
-        AppliedSettings { boot_id: record.boot_id.clone(), run_id: record.run_id.clone(), entries }
+        AppliedSettings {
+            boot_id: record.boot_id.clone(),
+            run_id: record.run_id.clone(),
+            entries,
+            unreadable,
+        }
     }
 }

@@ -1,7 +1,6 @@
-//! Settings that another program changes while a command holds the journal, or after its death; journals in other
-//! mount namespaces.
+//! Settings that another program changes while a command holds the journal, or after its death.
 
-use std::{fs, os::unix::fs::symlink};
+use std::fs;
 
 use super::{
     tests::{TestResult, machine, pool},
@@ -170,33 +169,5 @@ fn a_journal_of_an_earlier_version_is_restored() -> TestResult {
     write_pool(&root, "70\n")?;
     assert_eq!(restore(&root, &state, LEAVE)?.settings.len(), 1);
     assert_eq!(pool()?.read(&root)?, "3");
-    Ok(())
-}
-
-#[test]
-fn a_journal_in_another_mount_namespace_is_found() -> TestResult {
-    let (dir, other) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    let (root, others) = (machine(dir.path())?, machine(other.path())?);
-    let state = dir.path().join("state");
-    for (pid, namespace) in [("self", "mnt:[1]"), ("7", "mnt:[2]"), ("8", "mnt:[1]")] {
-        fs::create_dir_all(root.path(format!("proc/{pid}/ns")))?;
-        symlink(namespace, root.path(format!("proc/{pid}/ns/mnt")))?;
-    }
-    let in_root = root.path("proc/7/root").join(state.strip_prefix("/")?);
-    fs::create_dir_all(&in_root)?;
-    killed(&others, &in_root, |_| {})?;
-    let refused = Journal::open(&root, &state, "a test").err().ok_or("opened beside another journal")?;
-    assert!(matches!(&refused, JournalError::Elsewhere(_)) && refused.is_of_another(), "{refused}");
-    assert!(refused.to_string().contains("process 7"), "{refused}");
-    let restored = restore(&root, &state, LEAVE)?;
-    assert!(restored.elsewhere.is_some_and(|found| found.contains("a test") && found.contains("process 7")));
-    // A link could name any journal, and the journal of an earlier boot holds nothing.
-    let (file, moved) = (in_root.join(Store::RECORD), in_root.join("moved"));
-    fs::rename(&file, &moved)?;
-    symlink("moved", &file)?;
-    assert_eq!(restore(&root, &state, LEAVE)?.elsewhere, None);
-    fs::remove_file(&file)?;
-    fs::write(&file, fs::read_to_string(&moved)?.replace("boot-1", "boot-0"))?;
-    assert_eq!(restore(&root, &state, LEAVE)?.elsewhere, None);
     Ok(())
 }

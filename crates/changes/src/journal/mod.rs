@@ -14,11 +14,16 @@
 //! block other commands: [`Journal::open_recording`].
 
 mod applied;
+#[cfg(test)]
+mod damaged_tests;
 mod elsewhere;
+mod error;
 #[cfg(test)]
 mod foreign_tests;
 mod jvm_log;
 mod process_memory;
+mod processes;
+mod record;
 #[cfg(test)]
 mod recording_tests;
 mod restore;
@@ -26,10 +31,10 @@ mod restored;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unit;
 
 use std::{
     fs::File,
-    io,
     path::{Path, PathBuf},
 };
 
@@ -39,122 +44,28 @@ use hugewise_linux::{
     sys::file,
     tracefs::machine_lock::Protected,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use applied::AppliedSettings;
-use restore::restore_record;
+use elsewhere::Place;
+use restore::Unfinished;
 use store::{Store, machine_lock, recordings};
 
 use crate::write::write;
 
 pub use applied::{ChangedSetting, ChangedSince};
+pub use error::JournalError;
 pub use jvm_log::{JvmLog, SwitchOff};
 pub use process_memory::{ProcessMemory, ProcessUndo, PutBack, RemainingMemory};
-pub use restore::{end_processes_of, restore, restore_with};
-pub use restored::{ForeignChanges, NotRestored, RemainingJvmLog, Restored};
+pub use processes::{RunProcesses, end_processes_of};
+pub use record::{Entry, Record};
+pub use restore::{RestoreOptions, restore, restore_with};
+pub use restored::{DamagedFile, DamagedFiles, ForeignChanges, NotRestored, RemainingJvmLog, Restored};
 pub use store::STATE_DIR;
+pub use unit::{RemainingUnit, UnitChange};
 
 /// Environment variable that carries the run id to every process started by the journal's holder.
 pub const RUN_VARIABLE: &str = "HUGEWISE_RUN";
-/// The content of the journal file.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Record {
-    /// The boot id when the settings were changed.
-    pub boot_id: String,
-    /// Unique id of this run; child processes carry it in `HUGEWISE_RUN`.
-    pub run_id: String,
-    /// The process id of the holder.
-    pub owner: u32,
-    /// The command of the holder, as text for messages.
-    pub purpose: String,
-    /// The changed settings, in the order of their first change.
-    pub entries: Vec<ChangedSetting>,
-    /// JVM logs switched on by this run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jvm_logs: Vec<JvmLog>,
-    /// The pages of processes whose memory this run moves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub memory: Vec<ProcessMemory>,
-}
-
-/// A setting before its first change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Entry {
-    /// The setting.
-    pub setting: Setting,
-    /// The value before the change.
-    pub was: String,
-    /// Pools only: the number of surplus pages before the change.
-    #[serde(default)]
-    pub surplus: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// Another process holds the journal.
-    #[error("another hugewise process has locked the settings of this machine ({0}): wait until it ends")]
-    Busy(String),
-    /// The holder died before it restored its settings.
-    #[error("{0}: run 'hugewise restore' first")]
-    Unfinished(String),
-    /// The same, and the journal is in another mount namespace.
-    #[error(
-        "an earlier hugewise was ended before it could clean up: {0}; run 'hugewise restore' in that namespace \
-         first, with 'nsenter --mount --target PID'"
-    )]
-    Elsewhere(String),
-    /// A system call on the journal's folder or file failed.
-    #[error("the journal {}: {source}; no setting is changed", path.display())]
-    File { path: PathBuf, source: io::Error },
-    /// Another program, which does not lock the journal, changed the setting after this command had.
-    #[error("the {setting} changed from {from} to {now} since this command set it: another program sets it")]
-    Foreign {
-        setting: Setting,
-        /// The value that this command left.
-        from: String,
-        now: String,
-    },
-    /// The value before the change could not be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The kernel refused the value.
-    #[error("writing '{value}' to {}: {source}", path.display())]
-    Write {
-        /// The file of the setting.
-        path: PathBuf,
-        value: String,
-        source: io::Error,
-    },
-}
-
-impl JournalError {
-    /// The cause without its consequence for a command that changes settings.
-    fn cause(&self) -> String {
-        match self {
-            JournalError::File { path, source } => format!("{}: {source}", path.display()),
-            other => other.to_string(),
-        }
-    }
-
-    /// True if another command holds the settings or has not restored them: they are not those of a machine at
-    /// rest.
-    pub fn is_of_another(&self) -> bool {
-        matches!(self, JournalError::Busy(_) | JournalError::Unfinished(_) | JournalError::Elsewhere(_))
-    }
-
-    /// The next step if a file could not be written, starting with a separator; empty if there is none.
-    pub fn next_step(&self) -> &'static str {
-        let (JournalError::File { source, .. } | JournalError::Write { source, .. }) = self else {
-            return "";
-        };
-        match source.kind() {
-            io::ErrorKind::PermissionDenied => "; run as root (CAP_DAC_OVERRIDE)",
-            io::ErrorKind::ReadOnlyFilesystem => "; in a container, change it on the host",
-            _ => "",
-        }
-    }
-}
 
 /// An open journal. Closing or dropping it restores every setting.
 #[derive(Debug)]
@@ -191,8 +102,11 @@ impl Journal {
         if let Some(record) = store.load()? {
             return Err(JournalError::Unfinished(record.unfinished()));
         }
-        if let Some(found) = elsewhere::find(root, dir, &[Store::RECORD]) {
-            return Err(JournalError::Elsewhere(found));
+        // Its older values are needed at the end.
+        store.applied()?;
+        let place = Place { folder: dir.to_owned(), names: &[Store::RECORD] };
+        if let Some(refusal) = elsewhere::refusal(root, place) {
+            return Err(refusal);
         }
         let record = Record {
             boot_id: boot_id(root)?,
@@ -202,6 +116,8 @@ impl Journal {
             entries: Vec::new(),
             jvm_logs: Vec::new(),
             memory: Vec::new(),
+            units: Vec::new(),
+            unreadable: Vec::new(),
         };
         store.save(&record)?;
         let scratch = store.scratch(&record);
@@ -217,6 +133,11 @@ impl Journal {
     /// A private folder that is removed with the journal.
     pub fn scratch(&self) -> PathBuf {
         self.store.scratch(&self.record)
+    }
+
+    /// Where another process finds this journal.
+    pub fn place(&self) -> JournalPlace {
+        JournalPlace { folder: self.store.file(""), run_id: self.record.run_id.clone() }
     }
 
     /// The settings changed so far, with the values before.
@@ -292,6 +213,18 @@ impl Journal {
         self.store.save(&self.record)
     }
 
+    /// Saves a service to the journal; call it before it is stopped, or gets a drop-in.
+    pub fn note_unit(&mut self, change: UnitChange) -> Result<(), JournalError> {
+        self.record.units.push(change);
+        self.store.save(&self.record)
+    }
+
+    /// Removes a service that is as it is to stay from the journal.
+    pub fn forget_unit(&mut self, change: &UnitChange) -> Result<(), JournalError> {
+        self.record.units.retain(|noted| noted != change);
+        self.store.save(&self.record)
+    }
+
     /// Closes the journal and keeps the new values; [`restore`] undoes them later. If the values cannot be
     /// saved, every setting is restored.
     pub fn keep(mut self) -> Result<(), JournalError> {
@@ -301,7 +234,7 @@ impl Journal {
         self.closed = true;
         // A journal that remains is found finished by the next command.
         let _ = self.store.clear(&self.record);
-        if applied.entries.is_empty() { self.store.clear_applied() } else { Ok(()) }
+        if applied.is_empty() { self.store.clear_applied() } else { Ok(()) }
     }
 
     /// Restores every setting and closes the journal.
@@ -312,16 +245,39 @@ impl Journal {
     /// Like [`Journal::close`], and undoes with `undo` what is still changed in other processes.
     pub fn close_with(mut self, undo: &ProcessUndo<'_>) -> Restored {
         self.closed = true;
-        restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, undo)
+        self.restore(undo)
+    }
+
+    fn restore(&self, undo: &ProcessUndo<'_>) -> Restored {
+        let unfinished = Unfinished::of(&self.root, &self.store, self.record.clone(), true);
+        unfinished.restore(ForeignChanges::Leave, undo)
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.closed {
-            let undo = &ProcessUndo::default();
-            restore_record(&self.root, &self.store, &self.record, ForeignChanges::Leave, undo);
+            self.restore(&ProcessUndo::default());
         }
+    }
+}
+
+/// The journal of a run, for another process that undoes a part of it after the death of the holder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JournalPlace {
+    folder: PathBuf,
+    run_id: String,
+}
+
+impl JournalPlace {
+    /// Removes a service that is as it was from the journal; fails while another process holds it.
+    pub fn forget_unit(&self, change: &UnitChange) -> Result<(), JournalError> {
+        let store = Store::lock(&self.folder)?;
+        let Some(mut record) = store.load()?.filter(|record| record.run_id == self.run_id) else {
+            return Ok(());
+        };
+        record.units.retain(|noted| noted != change);
+        store.save(&record)
     }
 }
 
@@ -339,25 +295,9 @@ pub fn unfinished(dir: &Path) -> Option<Record> {
 /// The record of the running process that holds the journal in `dir`. `None` if there is none, or only its owner
 /// may read it.
 pub fn held(dir: &Path) -> Option<Record> {
-    let file = dir.join(Store::RECORD);
     // Not without a record: locking creates the folder.
-    let is_held = file.exists() && matches!(Store::lock(dir), Err(JournalError::Busy(_)));
-    is_held.then(|| serde_json::from_slice(&std::fs::read(file).ok()?).ok())?
-}
-
-impl Record {
-    /// A sentence on the run and the number of settings that are not restored.
-    pub fn unfinished(&self) -> String {
-        let changed = match self.entries.len() + self.jvm_logs.len() + self.memory.len() {
-            0 => "no setting was changed".to_owned(),
-            1 => "1 setting is not restored".to_owned(),
-            n => format!("{n} settings are not restored"),
-        };
-        format!(
-            "an earlier hugewise (pid {}, {}) was ended before it could clean up; {changed}",
-            self.owner, self.purpose
-        )
-    }
+    let is_held = dir.join(Store::RECORD).exists() && matches!(Store::lock(dir), Err(JournalError::Busy(_)));
+    is_held.then(|| store::peek(dir))?
 }
 
 /// The size of a node's pool that has `pages`, if the pool of the machine changes from `whole` to `to` on this

@@ -1,6 +1,6 @@
 //! Memory that a command moves between base and huge pages: state of another process, not a setting of the machine.
 
-use hugewise_linux::{proc::process::Process, reading::Reason, root::Root};
+use hugewise_linux::{proc::task_stat, reading::Reason, root::Root};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +53,7 @@ fn leave_memory(memory: &ProcessMemory) -> Result<(), Reason> {
 impl ProcessMemory {
     /// Puts the memory back, if the process still runs.
     pub(super) fn end(&self, root: &Root, put_back: &PutBack<'_>) -> Result<(), Reason> {
-        let is_running =
-            Process::read(root, self.pid).is_ok_and(|process| process.started == Some(self.started));
+        let is_running = task_stat::started(root, self.pid) == Some(self.started);
         if is_running { put_back(self) } else { Ok(()) }
     }
 }

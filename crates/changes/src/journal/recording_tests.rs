@@ -9,6 +9,10 @@ use super::{
     *,
 };
 
+fn undoing(undo: ProcessUndo<'_>) -> RestoreOptions<'_> {
+    RestoreOptions { undo, ..RestoreOptions::of_settings(ForeignChanges::Leave) }
+}
+
 /// Process 7, started at tick 100.
 fn with_a_process(root: &Root) -> TestResult {
     fs::create_dir_all(root.path("proc/7/root/tmp"))?;
@@ -35,8 +39,8 @@ fn a_jvm_log_stays_in_the_journal_until_it_is_off() -> TestResult {
     let refused =
         Journal::open(&root, &state, "the next").err().ok_or("opened over an unfinished journal")?;
     assert!(refused.to_string().contains("1 setting is not restored"), "{refused}");
-    assert_eq!(restore_with(&root, &state, ForeignChanges::Leave, &deaf)?.jvm_logs_left.len(), 1);
-    let restored = restore_with(&root, &state, ForeignChanges::Leave, &hearing)?;
+    assert_eq!(restore_with(&root, &state, &undoing(deaf))?.jvm_logs_left.len(), 1);
+    let restored = restore_with(&root, &state, &undoing(hearing))?;
     assert_eq!((restored.jvm_logs, restored.jvm_logs_left.len()), (vec![log], 0));
     assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     Ok(())
@@ -64,7 +68,7 @@ fn memory_of_a_process_stays_in_the_journal_until_it_is_put_back() -> TestResult
         },
         ..ProcessUndo::default()
     };
-    let restored = restore_with(&root, &state, ForeignChanges::Leave, &undo)?;
+    let restored = restore_with(&root, &state, &undoing(undo))?;
     assert_eq!((restored.memory, put.borrow().clone()), (vec![memory.clone()], vec![memory.clone()]));
     assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
     // Memory of another process with the same pid is not touched, and memory that was put back is forgotten.
@@ -133,5 +137,90 @@ fn a_recording_and_the_settings_do_not_wait_for_each_other() -> TestResult {
     assert_eq!(restore(&root, &state, ForeignChanges::Leave)?.purpose.as_deref(), Some("record"));
     assert_eq!(fs::read_to_string(&accounting)?.trim(), "0");
     assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
+    Ok(())
+}
+
+/// What another process can delay comes after the settings of all journals: its pages first, then its log.
+#[test]
+fn the_settings_of_all_journals_come_first() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let root = machine(dir.path())?;
+    let state = dir.path().join("state");
+    with_a_process(&root)?;
+    let next = |id: &str| fs::write(root.path("proc/sys/kernel/random/uuid"), id);
+    fs::write(root.path("proc/sys/kernel/shmall"), "7\n")?;
+    fs::write(root.path("proc/sys/kernel/task_delayacct"), "0\n")?;
+    let mut journal = Journal::open(&root, &state, "apply")?;
+    journal.set(Setting::ShmAll, "8")?;
+    journal.keep()?;
+    next("second")?;
+    let mut journal = Journal::open(&root, &state, "compare --live 7")?;
+    journal.set(tests::pool()?, "100")?;
+    journal.note_memory(ProcessMemory {
+        pid: 7,
+        started: 100,
+        region: "heap".to_owned(),
+        huge: Vec::new(),
+    })?;
+    let mut recording = Journal::open_recording(&root, &state, "record")?;
+    recording.set(Setting::TaskDelayacct, "1")?;
+    recording.note_jvm_log(JvmLog { pid: 7, started: 100, file: "/tmp/.hugewise-1.log".to_owned() })?;
+    let left = [Store::RECORD, Store::RECORDING].map(|name| fs::read(state.join(name)));
+    drop((journal, recording));
+    for (name, text) in [Store::RECORD, Store::RECORDING].into_iter().zip(left) {
+        fs::write(state.join(name), text?)?;
+    }
+    fs::write(root.path(tests::pool()?.path()), "100\n")?;
+    fs::write(root.path("proc/sys/kernel/task_delayacct"), "1\n")?;
+    let order = std::cell::RefCell::new(Vec::new());
+    let settings = || {
+        let pool = tests::pool().ok().and_then(|pool| pool.read(&root).ok());
+        [pool, Setting::ShmAll.read(&root).ok(), Setting::TaskDelayacct.read(&root).ok()]
+    };
+    let undo = ProcessUndo {
+        put_back: &|_: &ProcessMemory| {
+            order.borrow_mut().push(("pages", settings()));
+            Ok(())
+        },
+        switch_off: &|_: &JvmLog| {
+            order.borrow_mut().push(("log", settings()));
+            Ok(())
+        },
+    };
+    restore_with(&root, &state, &undoing(undo))?;
+    let restored = ["3", "7", "0"].map(|value| Some(value.to_owned()));
+    assert_eq!(order.into_inner(), [("pages", restored.clone()), ("log", restored)]);
+    Ok(())
+}
+
+/// A log that its JVM was never asked for, because it cannot be attached to, is off: the process has no such file open.
+#[test]
+fn a_log_that_was_never_opened_is_off() -> TestResult {
+    for (open, exists, asks) in
+        [(false, false, false), (true, false, true), (false, true, true), (true, true, true)]
+    {
+        let dir = tempfile::tempdir()?;
+        let root = machine(dir.path())?;
+        let state = dir.path().join("state");
+        with_a_process(&root)?;
+        fs::create_dir_all(root.path("proc/7/fd"))?;
+        std::os::unix::fs::symlink("/dev/null", root.path("proc/7/fd/0"))?;
+        if open {
+            let target = "/tmp/.hugewise-1.log (deleted)";
+            std::os::unix::fs::symlink(target, root.path("proc/7/fd/3"))?;
+        }
+        if exists {
+            fs::write(root.path("proc/7/root/tmp/.hugewise-1.log"), "")?;
+        }
+        let mut journal = Journal::open(&root, &state, "record")?;
+        journal.note_jvm_log(JvmLog { pid: 7, started: 100, file: "/tmp/.hugewise-1.log".to_owned() })?;
+        let deaf = ProcessUndo {
+            switch_off: &|_: &JvmLog| Reason::err("it cannot be attached to"),
+            ..ProcessUndo::default()
+        };
+        let restored = journal.close_with(&deaf);
+        assert_eq!(restored.jvm_logs_left.len(), usize::from(asks), "open {open}, exists {exists}");
+        assert_eq!(unfinished(&state).is_some(), asks);
+    }
     Ok(())
 }

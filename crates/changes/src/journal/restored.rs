@@ -1,19 +1,27 @@
 //! The result of a restore, and the restoring of one setting.
 
 use std::{
+    io,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
-use hugewise_linux::{reading::Reason, root::Root};
+use hugewise_linux::{reading::Reason, root::Root, settings::Setting};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Entry, JvmLog, ProcessMemory, RemainingMemory, applied::ChangedSince};
+use super::{
+    Entry, JvmLog, ProcessMemory, RemainingMemory, RemainingUnit, UnitChange, applied::ChangedSince,
+};
 use crate::write::write;
 
-/// Maximum time in which a pool releases the pages of a dying process.
+/// Longest time in which pools release the pages of dying processes.
 const RELEASE_TIME_LIMIT: Duration = Duration::from_secs(20);
+/// Longest time without a change: what is in use then is another process' and stays so.
+const NO_CHANGE_TIME_LIMIT: Duration = Duration::from_secs(2);
+/// Time between two readings of a pool.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -28,8 +36,14 @@ pub struct Restored {
     pub undone: Vec<Entry>,
     /// Settings skipped because another program changed them after Hugewise did.
     pub changed_since: Vec<ChangedSince>,
+    /// systemd services that are as they were before the command.
+    pub units: Vec<UnitChange>,
+    /// systemd services that could not be put back, with the reason.
+    pub units_left: Vec<RemainingUnit>,
     /// Process ids of the killed run's remaining children, which were ended.
     pub ended_processes: Vec<u32>,
+    /// Number of processes that did not answer whether they are of the killed run.
+    pub unread_processes: usize,
     /// JVM logs that were switched off.
     pub jvm_logs: Vec<JvmLog>,
     /// JVM logs that are still on, with the reason.
@@ -43,12 +57,29 @@ pub struct Restored {
     pub journal_left: Option<String>,
     /// True if the machine was rebooted since, so that there was nothing to restore.
     pub rebooted: bool,
-    /// The command and process of a journal in another mount namespace, which `restore` must be run in; `null` if
-    /// there is none.
+    /// Journals in other mount namespaces, or settings of them, that are not restored, with the reason; `null` if there
+    /// are none.
     pub elsewhere: Option<String>,
+    /// Processes of other mount namespaces that were not searched for a journal, because the lookup did not end in time.
+    pub not_looked_into: Vec<u32>,
+    /// Files of the journal that are damaged.
+    pub damaged: Vec<DamagedFile>,
     /// The pid and command of a running recording, which restores its own settings when it ends; `null` if
     /// there is none.
     pub recording: Option<String>,
+}
+
+/// A file of the journal that is damaged, or none of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DamagedFile {
+    /// Its path.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Settings that can be read in it, with their values before the change; they are not restored.
+    pub readable: Vec<Entry>,
+    /// Where it was moved to, with `--set-aside`; `null` if it was not.
+    pub set_aside: Option<PathBuf>,
 }
 
 /// A setting that could not be restored.
@@ -70,22 +101,12 @@ pub struct RemainingJvmLog {
 }
 
 impl Restored {
-    /// Adds the result of a second journal.
-    pub(super) fn add(&mut self, other: Restored) {
-        self.purpose = match (self.purpose.take(), other.purpose) {
-            (Some(one), Some(another)) => Some(format!("{one}, and {another}")),
-            (one, another) => one.or(another),
-        };
-        self.settings.extend(other.settings);
-        self.failed.extend(other.failed);
-        self.ended_processes.extend(other.ended_processes);
-        self.jvm_logs.extend(other.jvm_logs);
-        self.jvm_logs_left.extend(other.jvm_logs_left);
-        self.memory.extend(other.memory);
-        self.memory_left.extend(other.memory_left);
-        self.changed_since.extend(other.changed_since);
-        self.journal_left = self.journal_left.take().or(other.journal_left);
-        self.rebooted |= other.rebooted;
+    /// Adds the command of a journal.
+    pub(super) fn add_purpose(&mut self, purpose: &str) {
+        self.purpose = Some(match self.purpose.take() {
+            Some(earlier) => format!("{earlier}, and {purpose}"),
+            None => purpose.to_owned(),
+        });
     }
 }
 
@@ -98,25 +119,95 @@ pub enum ForeignChanges {
     Overwrite,
 }
 
-/// Writes the old value and reads it back, until dying processes have released their pages.
+/// What a restore does with files of the journal that are damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DamagedFiles {
+    /// Reports them.
+    #[default]
+    Keep,
+    /// Moves them away, so that they are no longer taken for a journal.
+    SetAside,
+}
+
+/// Writes the old value and reads it back; false for a pool that has not reached it yet.
 ///
 /// A setting that has its old value is not written: the change may have failed, and /sys may be read-only.
-pub(super) fn restore_entry(root: &Root, entry: &Entry) -> Result<(), Reason> {
-    let begin = Instant::now();
-    let surplus_gone = || entry.setting.surplus(root).is_ok_and(|surplus| surplus <= entry.surplus);
+pub(super) fn put_back(root: &Root, entry: &Entry) -> Result<bool, Reason> {
+    if entry.setting.read(root)? != entry.was {
+        write(entry.setting, root, &entry.was)?;
+    }
+    let now = entry.setting.read(root)?;
+    match now == entry.was {
+        true => Ok(true),
+        false if matches!(entry.setting, Setting::Pool { .. }) => Ok(false),
+        false => Reason::err(format!("wrote {}, the kernel still reports {now}", entry.was)),
+    }
+}
+
+/// Repeats [`put_back`] for a setting that could not be restored at once, while dying processes release memory.
+pub(super) fn settle(root: &Root, entry: &Entry) -> Result<(), Reason> {
+    let mut progress = Progress::begin();
     loop {
-        if entry.setting.read(root)? != entry.was {
-            write(entry.setting, root, &entry.was)?;
+        let (now, write_error) = (entry.setting.read(root)?, write_back(root, entry));
+        match write_error {
+            Err(error) if !is_temporary(&error) => return Err(error.into()),
+            written => {
+                if entry.setting.read(root)? == entry.was {
+                    return Ok(());
+                }
+                if !progress.goes_on(&now) {
+                    written?;
+                    return Reason::err(format!("wrote {}, the kernel still reports {now}", entry.was));
+                }
+            }
         }
-        let now = entry.setting.read(root)?;
-        let late = begin.elapsed() > RELEASE_TIME_LIMIT;
-        // Surplus pages that remain are in use by another process.
-        if now == entry.was && (surplus_gone() || late) {
-            return Ok(());
+    }
+}
+
+fn write_back(root: &Root, entry: &Entry) -> io::Result<()> {
+    write(entry.setting, root, &entry.was)
+}
+
+/// Whether the kernel may accept the value once other processes have ended.
+pub(super) fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENOMEM | libc::EINTR | libc::EAGAIN))
+}
+
+/// Waits until pools have released the pages of dying processes: lowering a pool makes the pages in use surplus ones,
+/// which return to the system when their users end. Those that remain are in use by another process.
+pub(super) fn wait_for_release(root: &Root, entries: &[&Entry]) {
+    let mut progress = Progress::begin();
+    loop {
+        let surplus =
+            |entry: &&&Entry| entry.setting.surplus(root).unwrap_or(0).saturating_sub(entry.surplus);
+        let left: u64 = entries.iter().map(|entry| surplus(&entry)).sum();
+        if left == 0 || !progress.goes_on(&left.to_string()) {
+            return;
         }
-        if late {
-            return Reason::err(format!("wrote {}, the kernel still reports {now}", entry.was));
+    }
+}
+
+/// A wait that ends when nothing changes any more.
+struct Progress {
+    begin: Instant,
+    changed: Instant,
+    state: String,
+}
+
+impl Progress {
+    fn begin() -> Progress {
+        Progress { begin: Instant::now(), changed: Instant::now(), state: String::new() }
+    }
+
+    /// Waits a moment; false if `state` has not changed for long, or the wait has taken too long.
+    fn goes_on(&mut self, state: &str) -> bool {
+        if self.state != state {
+            (self.changed, self.state) = (Instant::now(), state.to_owned());
         }
-        thread::sleep(Duration::from_millis(20));
+        if self.begin.elapsed() > RELEASE_TIME_LIMIT || self.changed.elapsed() > NO_CHANGE_TIME_LIMIT {
+            return false;
+        }
+        thread::sleep(RELEASE_INTERVAL);
+        true
     }
 }

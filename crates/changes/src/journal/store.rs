@@ -1,23 +1,40 @@
 //! The files of the journal's folder, and their lock.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use hugewise_linux::{
     root::Root,
-    sys::file,
+    sys::{
+        file::{self, inside},
+        process,
+    },
     tracefs::machine_lock::{self, Attempt, Protected},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
-use super::{AppliedSettings, JournalError, Record, elsewhere};
+use super::{
+    AppliedSettings, JournalError, Record,
+    record::{Journalled, parse, shown},
+};
 
 /// The default folder of the journal.
 pub const STATE_DIR: &str = "/run/hugewise";
+/// Longest file of a journal, in bytes. A process whose memory is moved has two addresses in it for each range.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Longest time in which a process that is being started holds a copy of the descriptor of the lock. The threads of a
+/// test start many.
+const LOCK_TIME_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
+/// Time between two attempts to take the lock.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+/// Largest number of damaged files that are kept beside each other.
+const MAX_SET_ASIDE: u32 = 1000;
 
 /// The folder of the journal of recordings.
 pub(super) fn recordings(dir: &Path) -> PathBuf {
@@ -29,8 +46,16 @@ pub(super) fn recordings(dir: &Path) -> PathBuf {
 pub(super) fn machine_lock(root: &Root, protected: Protected) -> Result<Option<File>, JournalError> {
     match root.is_live().then(|| machine_lock::attempt(protected)) {
         Some(Ok(Attempt::Held(lock))) => Ok(Some(lock)),
-        Some(Ok(Attempt::Busy(pid))) => Err(JournalError::Busy(elsewhere::holder(pid))),
+        Some(Ok(Attempt::Busy(pid))) => Err(JournalError::Busy(holder(pid))),
         Some(Err(_)) | None => Ok(None),
+    }
+}
+
+/// The holder of the machine's lock, as text.
+fn holder(pid: Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("pid {pid}, in another mount namespace"),
+        None => "in another mount and PID namespace".to_owned(),
     }
 }
 
@@ -44,27 +69,34 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) const RECORD: &str = "journal.json";
+    #[cfg(test)]
     pub(super) const RECORDING: &str = "recording/journal.json";
     pub(super) const APPLIED: &str = "applied.json";
     pub(super) const DRAFT: &str = "journal.draft";
+    pub(super) const LOCK: &str = "lock";
 
     pub(super) fn lock(path: &Path) -> Result<Store, JournalError> {
         let dir =
             file::private_dir(path).map_err(|source| JournalError::File { path: path.to_owned(), source })?;
-        let lock_path = path.join("lock");
-        let opened = lock_file(&dir, &lock_path).and_then(|lock| Ok((file::try_lock(&lock)?, lock)));
+        let lock_path = path.join(Store::LOCK);
+        let opened = lock_file(&dir, &lock_path).and_then(|lock| Ok((take_lock(&lock)?, lock)));
         let (locked, lock) = opened.map_err(|source| JournalError::File { path: lock_path, source })?;
+        let store = Store { path: path.to_owned(), dir, _lock: lock };
         if !locked {
-            let holder = read_record::<Record>(&path.join(Store::RECORD)).ok().flatten();
+            let holder = store.read::<Record>(Store::RECORD).ok().flatten();
             let who = holder.map_or_else(
                 || "pid unknown".to_owned(),
-                |record| format!("pid {}, {}", record.owner, record.purpose),
+                |record| format!("pid {}, {}", record.owner, shown(&record.purpose)),
             );
             return Err(JournalError::Busy(who));
         }
         // A draft is left by a holder killed while writing; no setting was changed after it.
         let _ = fs::remove_file(path.join(Store::DRAFT));
-        Ok(Store { path: path.to_owned(), dir, _lock: lock })
+        Ok(store)
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 
     /// The record of an unfinished journal.
@@ -73,7 +105,8 @@ impl Store {
     /// the two steps, and the leftover is removed.
     pub(super) fn load(&self) -> Result<Option<Record>, JournalError> {
         let Some(record) = self.read::<Record>(Store::RECORD)? else { return Ok(None) };
-        if self.applied()?.is_some_and(|applied| applied.run_id == record.run_id) {
+        let applied = self.applied().ok().flatten();
+        if applied.is_some_and(|applied| applied.run_id == record.run_id) {
             // On a read-only file system it remains, and is found finished again.
             let _ = self.clear(&record);
             return Ok(None);
@@ -107,9 +140,17 @@ impl Store {
         }
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, JournalError> {
-        let path = self.path.join(name);
-        read_record(&path).map_err(|source| JournalError::File { path, source })
+    fn read<T: Journalled>(&self, name: &str) -> Result<Option<T>, JournalError> {
+        let damaged = |reason| JournalError::Damaged { path: self.path.join(name), reason };
+        match self.bytes(name) {
+            Ok(bytes) => parse(&bytes).map(Some).map_err(damaged),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(damaged(in_words(&error))),
+        }
+    }
+
+    pub(super) fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
+        bytes(&file::path_of(&self.dir), name)
     }
 
     /// Replaces a file atomically and syncs it to disk.
@@ -117,7 +158,8 @@ impl Store {
         let path = self.path.join(name);
         let draft = self.path.join(Store::DRAFT);
         let write = || {
-            let mut file = private_file(&draft, OpenOptions::new().create(true).truncate(true))?;
+            let _ = fs::remove_file(&draft);
+            let mut file = file::create_new(&draft, 0o600)?;
             file.write_all(&serde_json::to_vec_pretty(record)?)?;
             file.sync_all()?;
             fs::rename(&draft, &path)?;
@@ -127,6 +169,23 @@ impl Store {
             let _ = fs::remove_file(&draft);
             JournalError::File { path: path.clone(), source }
         })
+    }
+
+    /// Moves a damaged file away, whatever it is, and returns its new path.
+    pub(super) fn set_aside(&self, name: &str) -> io::Result<PathBuf> {
+        let to = (0..MAX_SET_ASIDE).map(|more| self.path.join(set_aside_name(more)));
+        // The lock is held, so that no other hugewise creates the file meanwhile.
+        let free = to.into_iter().find(|to| fs::symlink_metadata(to).is_err());
+        let to = free.ok_or_else(|| io::Error::from(io::ErrorKind::AlreadyExists))?;
+        let from = self.path.join(name);
+        let found = fs::symlink_metadata(&from)?;
+        fs::rename(&from, &to)?;
+        if found.is_file() {
+            // It may have been made by hand.
+            let _ = fs::set_permissions(&to, fs::Permissions::from_mode(0o600));
+        }
+        self.dir.sync_all()?;
+        Ok(to)
     }
 
     /// Removes the journal and its folder.
@@ -141,27 +200,59 @@ impl Store {
     }
 }
 
+/// The content of a file that this user has written. Fails for a link, and for what is no regular file.
+fn bytes(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let file = inside::open_of(folder, Path::new(name), process::effective_uid())?;
+    file::content(file, MAX_FILE_BYTES)
+}
+
+/// The record of a folder that another process has locked.
+pub(super) fn peek(folder: &Path) -> Option<Record> {
+    parse(&bytes(folder, Store::RECORD).ok()?).ok()
+}
+
+/// The name of a damaged file that is moved away now; `more` distinguishes those of one second.
+pub(super) fn set_aside_name(more: u32) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    match more {
+        0 => format!("journal.damaged-{now}"),
+        more => format!("journal.damaged-{now}-{more}"),
+    }
+}
+
+/// Takes the lock; false if another process holds it, and not only a copy of its descriptor at its own start.
+fn take_lock(lock: &File) -> io::Result<bool> {
+    let begin = Instant::now();
+    while !file::try_lock(lock)? {
+        if begin.elapsed() > LOCK_TIME_LIMIT {
+            return Ok(false);
+        }
+        thread::sleep(LOCK_INTERVAL);
+    }
+    Ok(true)
+}
+
 /// The file of the lock. Where it cannot be written or created, an existing one is locked, or else the folder.
 fn lock_file(dir: &File, path: &Path) -> io::Result<File> {
-    private_file(path, OpenOptions::new().create(true).truncate(false)).or_else(|error| {
+    file::open_private(path).or_else(|error| {
+        let is_file = fs::symlink_metadata(path).map(|found| found.is_file()).ok();
         let cannot_write =
             matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull);
-        if !cannot_write {
-            return Err(error);
+        match is_file {
+            Some(true) if cannot_write => {
+                inside::open(&file::path_of(dir), Path::new(Store::LOCK)).or_else(|_| dir.try_clone())
+            }
+            // What is in its place is none of ours, for each process in the same way.
+            Some(false) => dir.try_clone(),
+            None if cannot_write => dir.try_clone(),
+            Some(true) | None => Err(error),
         }
-        let existing = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
-        existing.or_else(|_| dir.try_clone())
     })
 }
 
-fn private_file(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
-    how.write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
-}
-
-fn read_record<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+fn in_words(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ELOOP) => "it is a link".to_owned(),
+        _ => error.to_string(),
     }
 }

@@ -352,16 +352,3 @@ fn what_cannot_be_undone_is_kept_and_tried_again() -> TestResult {
     assert_eq!(pool()?.read(&root)?, "3");
     Ok(())
 }
-
-#[test]
-fn a_malformed_file_of_applied_settings_is_reported_and_kept() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let root = machine(dir.path())?;
-    let state = dir.path().join("state");
-    apply(&root, &state, "1", "100")?;
-    fs::write(state.join(Store::APPLIED), "{")?;
-    let error = restore(&root, &state, ForeignChanges::Leave).err().ok_or("accepted half a file")?;
-    assert!(error.to_string().contains("applied.json"), "{error}");
-    assert!(state.join(Store::APPLIED).exists());
-    Ok(())
-}

@@ -1,16 +1,26 @@
 //! `hugewise restore`: restores settings that `apply` or a killed command changed.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::Args;
 use hugewise_changes::{
-    journal::{self, ForeignChanges, JvmLog, ProcessMemory, ProcessUndo, Restored, STATE_DIR},
+    journal::{
+        self, DamagedFile, DamagedFiles, Entry, ForeignChanges, JvmLog, ProcessMemory, ProcessUndo,
+        RestoreOptions, Restored, STATE_DIR,
+    },
     persisted::{self, Removed},
 };
-use hugewise_linux::{json, root::Root};
+use hugewise_linux::{
+    json,
+    reading::Reason,
+    root::Root,
+    sys::aside::{self, Deadline},
+};
 use hugewise_record::recording;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,6 +31,7 @@ use crate::{
     output::{
         standard_error,
         standard_output::{print, print_json},
+        terminal::plain,
     },
 };
 
@@ -28,23 +39,31 @@ use crate::{
 ///
 /// Every command that changes a setting first writes the old value to a journal, and restores it when
 /// the command ends, also on Ctrl-C and on errors; only SIGKILL prevents this. 'hugewise apply' keeps
-/// its changes. 'hugewise restore' restores the settings after SIGKILL and after 'apply'.
+/// its changes. 'hugewise restore' restores the settings after SIGKILL and after 'apply'; then systemd
+/// services that were stopped, and what was changed in other processes.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sudo hugewise restore               restore all settings, end processes of a killed comparison
   sudo hugewise restore --json        print the result as JSON
   sudo hugewise restore --force       also settings that another program changed since
+  sudo hugewise restore --set-aside   also move damaged files of the journal away, to
+                                      /run/hugewise/journal.damaged-TIME
   sudo hugewise restore --persisted   also remove the files that apply the settings at boot
 
 Exit status: 0 all settings are restored; 1 a setting could not be restored, was skipped because
-another program has changed it since, or is in a journal of another mount namespace; 2 usage error,
-or another hugewise is running.")]
+another program has changed it since, or a file of the journal is damaged; 2 usage error, or another
+hugewise is running.")]
 pub struct Restore {
     /// Also restore settings that another program has changed since hugewise changed them; with
     /// --persisted, also remove files that were edited since
     #[arg(long)]
     force: bool,
+
+    /// Also move away files of the journal that are damaged, after all that can be read in them is
+    /// restored; nothing of them is lost
+    #[arg(long)]
+    set_aside: bool,
 
     /// Also remove the configuration files that 'hugewise apply --persist' wrote
     #[arg(long)]
@@ -71,14 +90,43 @@ pub struct RestoreReport {
     still_persisted: Vec<PathBuf>,
 }
 
-pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
-    let others = if restore.force { ForeignChanges::Overwrite } else { ForeignChanges::Leave };
-    let root = Root::live();
-    let undo = ProcessUndo {
-        switch_off: &|log: &JvmLog| recording::switch_off(&root, log),
-        put_back: &|memory: &ProcessMemory| put_back(&root, memory),
+/// Longest time for the pages of one process, which is another user's program.
+const PAGES_TIME_LIMIT: Duration = Duration::from_secs(60);
+/// Longest reason why a step failed, in characters.
+const MAX_REASON_CHARS: usize = 2000;
+/// Longest time for the log of one JVM.
+const LOG_TIME_LIMIT: Duration = Duration::from_secs(15);
+
+/// A step that talks to another process, in a child process with a time limit.
+fn bounded(limit: Duration, step: impl FnOnce() -> Result<(), Reason>) -> Result<(), Reason> {
+    let work = || {
+        let failed = step().err().map(String::from).unwrap_or_default();
+        Ok(failed.chars().take(MAX_REASON_CHARS).collect::<String>().into_bytes())
     };
-    let restored = journal::restore_with(&root, Path::new(STATE_DIR), others, &undo).map_err(|error| {
+    let limit_bytes = MAX_REASON_CHARS * char::MAX.len_utf8();
+    match aside::ask(&[], &Deadline::after(limit, None), limit_bytes, work) {
+        Ok(failed) if failed.is_empty() => Ok(()),
+        Ok(failed) => Reason::err(String::from_utf8_lossy(&failed)),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Reason::err(format!("it did not answer within {} s", limit.as_secs()))
+        }
+        Err(error) => Reason::err(error.to_string()),
+    }
+}
+
+pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
+    let root = Root::live();
+    // SIGINT and SIGTERM end this process at once, and the child with it: what is left stays in the journal.
+    let undo = ProcessUndo {
+        switch_off: &|log: &JvmLog| bounded(LOG_TIME_LIMIT, || recording::switch_off(&root, log)),
+        put_back: &|memory: &ProcessMemory| bounded(PAGES_TIME_LIMIT, || put_back(&root, memory)),
+    };
+    let options = RestoreOptions {
+        others: if restore.force { ForeignChanges::Overwrite } else { ForeignChanges::Leave },
+        damaged: if restore.set_aside { DamagedFiles::SetAside } else { DamagedFiles::Keep },
+        undo,
+    };
+    let restored = journal::restore_with(&root, Path::new(STATE_DIR), &options).map_err(|error| {
         machine::needs_root(error, "only root can restore settings: run 'sudo hugewise restore'")
     })?;
     let persisted =
@@ -101,6 +149,7 @@ pub fn run(restore: &Restore) -> anyhow::Result<ExitCode> {
     let as_it_was = all_restored
         && restored.changed_since.is_empty()
         && restored.elsewhere.is_none()
+        && restored.damaged.is_empty()
         && report.persisted.left.is_empty();
     Ok(if as_it_was { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
@@ -114,20 +163,33 @@ fn text(report: &RestoreReport) -> String {
     if restored.rebooted {
         lines.push("The machine has been rebooted since, which reset the settings.".to_owned());
     }
+    let put_back = restored.settings.iter().chain(&restored.undone);
+    lines.extend(put_back.map(|entry| format!("Restored: {} = {}", entry.setting, entry.was)));
+    lines.extend(restored.units.iter().map(|change| match change.was_running {
+        true => format!("Restarted: {}, without the drop-in of hugewise", change.unit),
+        false => format!("Stopped: {}, as before; the drop-in of hugewise is removed", change.unit),
+    }));
     lines.extend(
         restored.ended_processes.iter().map(|pid| format!("Ended process {pid}, which it had started.")),
     );
-    let put_back = restored.settings.iter().chain(&restored.undone);
-    lines.extend(put_back.map(|entry| format!("Restored: {} = {}", entry.setting, entry.was)));
-    lines.extend(
-        restored.jvm_logs.iter().map(|log| format!("Stopped: the log of the JVM in process {}", log.pid)),
-    );
+    if restored.unread_processes > 0 {
+        lines.push(format!(
+            "{} did not answer whether the killed command had started them; they were left.",
+            processes(restored.unread_processes)
+        ));
+    }
     lines.extend(
         restored.memory.iter().map(|memory| format!("Restored: the pages of process {}", memory.pid)),
+    );
+    lines.extend(
+        restored.jvm_logs.iter().map(|log| format!("Stopped: the log of the JVM in process {}", log.pid)),
     );
     if restored.purpose.is_some()
         && restored.settings.is_empty()
         && restored.changed_since.is_empty()
+        && restored.units.is_empty()
+        && restored.elsewhere.is_none()
+        && restored.damaged.is_empty()
         && restored.jvm_logs.is_empty()
         && restored.memory.is_empty()
         && machine::is_fully_restored(restored)
@@ -144,8 +206,14 @@ fn text(report: &RestoreReport) -> String {
         ));
     }
     if let Some(found) = &restored.elsewhere {
+        lines.push(format!("Not restored: {found}."));
+    }
+    lines.extend(restored.damaged.iter().flat_map(damaged));
+    if !restored.not_looked_into.is_empty() {
+        let pids: Vec<String> = restored.not_looked_into.iter().map(u32::to_string).collect();
         lines.push(format!(
-            "Not restored: {found}; run 'hugewise restore' in that namespace, with 'nsenter --mount --target PID'."
+            "Not looked into, because the lookup took too long: the mount namespaces of the processes {}.",
+            pids.join(", ")
         ));
     }
     if let Some(who) = &restored.recording {
@@ -167,4 +235,28 @@ fn text(report: &RestoreReport) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+fn processes(number: usize) -> String {
+    match number {
+        1 => "1 process".to_owned(),
+        number => format!("{number} processes"),
+    }
+}
+
+/// The lines on a damaged file.
+fn damaged(found: &DamagedFile) -> Vec<String> {
+    let file = found.file.display();
+    let mut lines = vec![match &found.set_aside {
+        Some(to) => format!("Set aside: {file}, now {}: {}.", to.display(), found.reason),
+        None => format!(
+            "Damaged: {file}: {}. Look at the file; 'hugewise restore --set-aside' moves it away.",
+            found.reason
+        ),
+    }];
+    let readable = |entry: &Entry| {
+        format!("  not restored, but can be read in it: {} was {}", entry.setting, plain(&entry.was))
+    };
+    lines.extend(found.readable.iter().map(readable));
+    lines
 }

@@ -2,6 +2,8 @@
 //!
 //! Source: proc_pid_stat(5).
 
+use crate::root::Root;
+
 /// The parsed fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskStat<'a> {
@@ -44,6 +46,13 @@ impl TaskStat<'_> {
             started_ticks: field(22)?,
         })
     }
+}
+
+/// Start of a process in clock ticks since boot; `None` if it does not exist. Unlike other files of a process, this one
+/// never waits for its memory.
+pub fn started(root: &Root, pid: u32) -> Option<u64> {
+    let text = root.read(format!("proc/{pid}/stat")).ok()?;
+    TaskStat::parse(&text).map(|stat| stat.started_ticks)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod exit_stop;
 pub mod file;
 pub mod memory;
 pub mod mount;
+pub mod namespace;
 pub mod netlink;
 pub mod pagemap;
 pub mod parallel_range;

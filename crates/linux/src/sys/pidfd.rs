@@ -7,8 +7,9 @@ use libc::{c_int, c_uint};
 use super::{checked, owned, wait_readable};
 use crate::units::PageSize;
 
-// Not in every supported C library; the number is from include/uapi.
+// Not in every supported C library; the numbers are from include/uapi.
 pub(super) const MADV_COLLAPSE: c_int = 25;
+const PIDFD_SIGNAL_PROCESS_GROUP: c_uint = 1 << 2;
 
 /// Opens process `pid`. ESRCH if it does not exist, ENOSYS before Linux 5.3.
 pub fn open(pid: u32) -> io::Result<File> {
@@ -20,6 +21,25 @@ pub fn open(pid: u32) -> io::Result<File> {
 /// Waits at most `timeout` for the process of a pidfd to exit; true if it has exited.
 pub fn has_ended(pidfd: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
     wait_readable(pidfd, timeout)
+}
+
+/// Sends SIGKILL to the process group whose id is that of the process of a pidfd, and that of no later process with the
+/// same number. Succeeds if the group has no processes; EINVAL before Linux 6.9.
+pub fn kill_group(pidfd: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: sends a signal through a pidfd that we own; no siginfo is passed.
+    let sent = checked(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            libc::SIGKILL,
+            ptr::null::<libc::siginfo_t>(),
+            PIDFD_SIGNAL_PROCESS_GROUP,
+        )
+    });
+    match sent {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        sent => sent.map(drop),
+    }
 }
 
 /// Advises the kernel on the memory of another process.

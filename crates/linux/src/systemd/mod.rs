@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bounded_run::{self, Printed},
+    reading::Reason,
     sys::process::{GroupLeader, Program},
 };
 
@@ -24,7 +25,16 @@ const ENDING: &str = ".service";
 
 /// A service of systemd, by the name of its unit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Unit(String);
+
+impl TryFrom<String> for Unit {
+    type Error = Reason;
+
+    fn try_from(text: String) -> Result<Unit, Reason> {
+        Unit::parse(&text).ok_or_else(|| Reason::new("not the name of a systemd service"))
+    }
+}
 
 impl Unit {
     /// Parses the name of a service, which ends in `.service`; `None` for any other text.
@@ -99,6 +109,12 @@ fn printed(arguments: &[&str], ran: io::Result<Option<Printed>>, limit: Duration
     let ran = ran.map_err(|error| failed(error.to_string()))?;
     let ran = ran.ok_or_else(|| failed(format!("it did not end within {} s", limit.as_secs())))?;
     if ran.status.success() { Ok(ran.stdout) } else { Err(failed(ran.stderr.trim().to_owned())) }
+}
+
+/// Like [`systemctl`], but ends it after `timeout`; what systemd has begun goes on.
+pub fn systemctl_within(timeout: Duration, arguments: &[&str]) -> io::Result<String> {
+    let ran = bounded_run::run_regardless_of_signals(systemctl_with(arguments)?, timeout);
+    printed(arguments, ran, timeout)
 }
 
 #[cfg(test)]

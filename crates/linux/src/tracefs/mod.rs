@@ -121,7 +121,7 @@ pub fn name(id: u32) -> String {
 
 /// The values of [`crate::settings::Setting::TraceInstance`].
 pub const PRESENT: &str = "present";
-const ABSENT: &str = "absent";
+pub const ABSENT: &str = "absent";
 
 /// `PRESENT` if the instance exists, otherwise `ABSENT`.
 pub fn presence(root: &Root, id: u32) -> Result<&'static str, ReadError> {

@@ -3,32 +3,38 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::{self, Read, Write},
     path::Path,
     process::{Child, ChildStdin, Stdio},
     time::Duration,
 };
 
-use hugewise_changes::journal::end_processes_of;
+use hugewise_changes::{
+    drop_in::DropIn,
+    journal::{JournalPlace, UnitChange, end_processes_of},
+};
 use hugewise_linux::{
+    interrupt::Interrupt,
+    proc::task_stat::started,
     root::Root,
     sys::{
+        aside::Deadline,
+        pidfd,
         process::{Program, kill_group},
         wait_readable,
     },
-    systemd::Unit,
     users::Account,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    processes::{Processes, is_running, kill, of},
-    unit::DropIn,
-};
+use super::processes::{Processes, is_running, kill, of};
 use crate::execution::Launch;
 
 /// Time between two looks at the server's processes: those that leave its process group are known from then on.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Longest search for processes of a server that left its process group.
+const SEARCH_TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What the guard reads when the server has been ended, and its folder was cleaned up.
 const ENDED: u8 = b'.';
 
@@ -42,7 +48,9 @@ pub struct Work {
     /// The run id that all processes of the server carry in their environment, unless they have changed it.
     pub(super) run_id: Option<String>,
     /// The systemd service to start as it was.
-    pub(super) unit: Option<Unit>,
+    pub(super) unit: Option<UnitChange>,
+    /// The journal that contains the service.
+    pub(super) journal: Option<JournalPlace>,
 }
 
 /// The guard of a run.
@@ -64,9 +72,10 @@ impl Guard {
         Ok(Guard { process, line })
     }
 
-    /// Names the process group of the server, by its leader.
+    /// Names the process group of the server, by its leader, which must not have been waited for.
     pub(super) fn watch(&mut self, pid: u32) -> io::Result<()> {
-        self.line.write_all(&pid.to_ne_bytes())
+        let started = started(&Root::live(), pid).unwrap_or_default();
+        self.line.write_all(&[&pid.to_ne_bytes()[..], &started.to_ne_bytes()].concat())
     }
 
     /// Ends the guard, after the server.
@@ -80,37 +89,49 @@ impl Guard {
 /// Waits in this process until standard input ends; then kills the processes of the server and cleans up, unless the
 /// server has ended.
 pub fn watch(work: &Work) -> io::Result<()> {
+    // A signal to all processes of a session or a service is for hugewise, which ends the server in order. Ignored ones
+    // would be ignored by the command of the cleanup, too.
+    let _ignored = Interrupt::install()?;
     let root = Root::live();
     let (mut known, mut read): (Processes, Vec<u8>) = (BTreeMap::new(), Vec::new());
+    let mut leader = None;
     let stdin = io::stdin();
     loop {
         if wait_readable(&stdin, INTERVAL)? {
-            let mut part = [0; size_of::<u32>()];
-            match stdin.lock().read(&mut part)? {
-                0 => break,
-                bytes => read.extend_from_slice(&part[..bytes]),
+            let mut part = [0; LEADER_BYTES];
+            match stdin.lock().read(&mut part) {
+                Ok(0) => break,
+                Ok(bytes) => read.extend_from_slice(&part[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
             }
         }
-        if let Some(pid) = leader(&read) {
-            known.append(&mut of(&root, pid));
+        leader = leader.or_else(|| Leader::named(&root, &read));
+        if let Some(leader) = leader.as_ref().filter(|leader| leader.is_known(&root)) {
+            known.append(&mut of(&root, leader.pid));
         }
     }
-    if read.last() == Some(&ENDED) && read.len() % size_of::<u32>() == 1 {
+    if read.last() == Some(&ENDED) && read.len() % LEADER_BYTES == 1 {
         return Ok(());
     }
     // The first process has ended, and the others may have started more.
     let running = known.iter().filter(|known| is_running(&root, known));
     let last: Vec<Processes> = running.map(|(pid, _)| of(&root, *pid)).collect();
-    if let Some(pid) = leader(&read) {
-        kill_group(pid)?;
+    if let Some(leader) = leader {
+        leader.kill_group(&root)?;
     }
     [known].iter().chain(&last).for_each(|processes| kill(&root, processes));
     // Those that left the group between two looks. They may start more before they end.
     if let Some(run_id) = &work.run_id {
-        while !end_processes_of(&root, run_id).is_empty() {}
+        let deadline = Deadline::after(SEARCH_TIME_LIMIT, None);
+        while !end_processes_of(&root, run_id, &deadline).ended.is_empty() {}
     }
-    if let Some(unit) = &work.unit {
-        DropIn::of_compare(unit).undo()?;
+    if let Some(change) = &work.unit {
+        DropIn::of(&change.unit, change.drop_in).undo()?;
+        if let Some(journal) = &work.journal {
+            // One that is not free is being restored, which does the same once more.
+            let _ = journal.forget_unit(change);
+        }
     }
     if !work.cleanup.is_empty() {
         let cleanup = Launch::aside(&work.cleanup, work.user.clone());
@@ -120,7 +141,40 @@ pub fn watch(work: &Work) -> io::Result<()> {
     Ok(())
 }
 
-/// The leader of the server's process group, once it was named.
-fn leader(read: &[u8]) -> Option<u32> {
-    read.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+/// The size of a leader's name: its process id, and its start in clock ticks since boot.
+const LEADER_BYTES: usize = size_of::<u32>() + size_of::<u64>();
+
+/// The leader of the server's process group.
+struct Leader {
+    pid: u32,
+    started: u64,
+    /// `None` if it had ended before it was opened, or before Linux 5.3.
+    pidfd: Option<File>,
+}
+
+impl Leader {
+    /// `None` until it was named.
+    fn named(root: &Root, read: &[u8]) -> Option<Leader> {
+        let (pid, rest) = read.split_first_chunk()?;
+        let (pid, started) = (u32::from_ne_bytes(*pid), u64::from_ne_bytes(*rest.first_chunk()?));
+        let pidfd = pidfd::open(pid).ok();
+        let leader = Leader { pid, started, pidfd };
+        let is_known = leader.is_known(root);
+        Some(Leader { pidfd: leader.pidfd.filter(|_| is_known), ..leader })
+    }
+
+    /// Whether its process id is not another process' by now.
+    fn is_known(&self, root: &Root) -> bool {
+        started(root, self.pid) == Some(self.started)
+    }
+
+    /// Kills its process group, but none that has got the same number since.
+    fn kill_group(&self, root: &Root) -> io::Result<()> {
+        match self.pidfd.as_ref().map(pidfd::kill_group) {
+            Some(Ok(())) => Ok(()),
+            // Before Linux 6.9. Without a leader, the processes of the group are found by other means.
+            _ if self.is_known(root) => kill_group(self.pid),
+            _ => Ok(()),
+        }
+    }
 }

@@ -21,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hugewise_changes::drop_in::{DropIn, DropInOwner};
 use hugewise_evidence::observation::Observer;
 use hugewise_linux::{
     interrupt::Interrupt,
@@ -35,7 +36,7 @@ pub use self::{
     ready::Ready,
     session::Session,
     taken_unit::TakenUnit,
-    unit::{DropIn, last_messages},
+    unit::last_messages,
 };
 use self::{
     process::{ServerProcess, UnitProcess},
@@ -165,7 +166,7 @@ impl<'r> Server<'r> {
         let started_ns = monotonic_ns();
         let process = match &service.unit {
             Some(unit) => {
-                DropIn::of_compare(unit).set(&launch.environment).map_err(io)?;
+                DropIn::of(unit, DropInOwner::Compare).set(&launch.environment).map_err(io)?;
                 let start = systemd::start(unit, stdout.into(), stderr.into()).map_err(io)?;
                 ServerProcess::Unit(UnitProcess::starting(unit.clone(), start))
             }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use hugewise_linux::{
+    proc::task_stat::started,
     root::Root,
     sys::process::{ChildExit, GroupLeader},
     systemd::{Unit, systemctl},
@@ -13,7 +14,7 @@ use hugewise_linux::{
 
 use super::{
     READY_INTERVAL,
-    processes::{self, is_running, started},
+    processes::{self, is_running},
     unit,
 };
 use crate::execution::last_lines;

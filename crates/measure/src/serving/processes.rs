@@ -7,7 +7,10 @@ use std::{
 };
 
 use hugewise_linux::{
-    proc::{task_stat::TaskStat, tree},
+    proc::{
+        task_stat::{TaskStat, started},
+        tree,
+    },
     root::Root,
     sys::process::{kill_process, orphans, ticks_per_second},
 };
@@ -92,12 +95,6 @@ pub(super) fn end_orphans(root: &Root, before: &[u32]) {
 /// Whether a process is still running.
 pub(super) fn is_running(root: &Root, (pid, ticks): &(&u32, &u64)) -> bool {
     started(root, **pid) == Some(**ticks)
-}
-
-/// Start of a process in clock ticks since boot.
-pub(super) fn started(root: &Root, pid: u32) -> Option<u64> {
-    let text = root.read(format!("proc/{pid}/stat")).ok()?;
-    TaskStat::parse(&text).map(|stat| stat.started_ticks)
 }
 
 #[cfg(test)]

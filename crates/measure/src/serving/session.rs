@@ -48,6 +48,7 @@ impl<'a> Session<'a> {
             user: service.user.clone(),
             run_id: run_id.and_then(|(_, value)| value.as_ref()?.to_str()).map(str::to_owned),
             unit: None,
+            journal: None,
         };
         let guard = Guard::start(&service.program, &work).map_err(io)?;
         let session =

@@ -238,10 +238,12 @@ pub fn run(compare: &Compare, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         interrupt: &interrupt,
         fragmenter: fragmenter.as_ref(),
     };
-    let taken = Taken::take(&cases)?;
+    let taken = Taken::take(&cases, &mut machine)?;
     let comparison = experiment.conduct(&mut machine, &mut Bar::new());
-    machine::close(machine)?;
-    drop(taken);
+    // The settings first, then the services.
+    let closed = machine::close(machine);
+    taken.release();
+    closed?;
     let mut comparison = match comparison {
         Ok(comparison) => comparison,
         Err(error) => {

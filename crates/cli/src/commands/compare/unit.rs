@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use hugewise_linux::{hugepages::thp, root::Root, systemd::Unit};
 use hugewise_measure::{
     experiment::CaseToRun,
+    machine::Machine,
     serving::{Service, TakenUnit},
     workload::UnitProgram,
 };
@@ -26,12 +27,12 @@ pub fn program(root: &Root, unit: &Unit) -> anyhow::Result<UnitProgram> {
     Ok(program)
 }
 
-/// The services of an experiment, which run again as they were when this is dropped.
+/// The services of an experiment, which are started as they were when the journal is closed.
 pub struct Taken(Vec<TakenUnit>);
 
 impl Taken {
     /// Stops the services of the cases.
-    pub fn take(cases: &[CaseToRun]) -> anyhow::Result<Taken> {
+    pub fn take(cases: &[CaseToRun], machine: &mut Machine) -> anyhow::Result<Taken> {
         let services =
             cases.iter().flat_map(|case| &case.programs).filter_map(|program| program.service.as_ref());
         let mut of_units: Vec<(&Unit, &Service)> =
@@ -40,19 +41,14 @@ impl Taken {
         of_units.dedup_by_key(|(unit, _)| *unit);
         let mut taken = Taken(Vec::new());
         for (unit, service) in of_units {
-            let stopped = TakenUnit::take(unit, &service.program);
+            let stopped = TakenUnit::take(unit, &service.program, machine);
             taken.0.push(stopped.with_context(|| format!("{unit} could not be stopped"))?);
         }
         Ok(taken)
     }
-}
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        for unit in self.0.drain(..) {
-            if let Err(error) = unit.give_back() {
-                standard_error::say(format_args!("a service was not started again: {error}"));
-            }
-        }
+    /// Ends the guards of the services, after the journal was closed.
+    pub fn release(self) {
+        self.0.into_iter().for_each(TakenUnit::release);
     }
 }

@@ -1,30 +1,31 @@
 //! `run --unit`: restarts a systemd service on a backing, and reports the coverage of its regions.
 
-use std::{fs::File, process::ExitCode};
+use std::{fs::File, path::Path, process::ExitCode};
 
 use anyhow::{Context, bail, ensure};
+use hugewise_changes::{
+    drop_in::{DropIn, DropInOwner},
+    journal::{Journal, STATE_DIR, UnitChange},
+};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes, thp},
     root::Root,
     sys::process::is_root,
     systemd::{Unit, systemctl},
 };
-use hugewise_measure::{
-    serving::{DropIn, last_messages},
-    workload::UnitProgram,
-};
+use hugewise_measure::{serving::last_messages, workload::UnitProgram};
 
 use super::{
     Run,
     assignment::{ObserverTask, ReportPlace},
     observer,
 };
-use crate::unit_program;
+use crate::{machine, unit_program};
 
 /// Restarts the service with the variables of the backing, or puts it back with --undo.
 pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     ensure!(is_root(), "--unit {unit}: only root can restart services; try sudo");
-    let drop_in = DropIn::of_run(unit);
+    let drop_in = DropIn::of(unit, DropInOwner::Run);
     if run.undo {
         return undo(run, drop_in, unit);
     }
@@ -40,30 +41,46 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     run.say(&format!("backing {backing}"));
     notes.iter().for_each(|note| run.say(&format!("{unit}: {note}")));
     let (place, report) = run.report_file()?;
-    drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"))?;
-    if let Err(error) = restarted(run, &program, backing, (place, report)) {
+    // A kill from here on is undone by 'hugewise restore'.
+    let mut journal = Journal::open(&root, Path::new(STATE_DIR), &format!("run --unit {unit}"))?;
+    let change = UnitChange { unit: unit.clone(), drop_in: DropInOwner::Run, was_running: true };
+    journal.note_unit(change.clone())?;
+    let set = drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"));
+    let restarted = set.and_then(|()| {
+        systemctl(&["restart", unit.name()])?;
+        Ok(unit.main_process()?.with_context(|| has_ended(unit))?)
+    });
+    // From here on the service stays as it is, until it is put back by --undo.
+    if restarted.is_ok() {
+        journal.forget_unit(&change)?;
+    }
+    machine::all_restored(&journal.close()).with_context(|| format!("{unit} was not restarted as it was"))?;
+    let failed = || format!("{unit} did not start on {backing}, and was restarted without a drop-in");
+    let pid = restarted.with_context(failed)?;
+    if let Err(error) = observed(run, &program, backing, pid, (place, report)) {
         drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
-        return Err(
-            error.context(format!("{unit} did not start on {backing}, and was restarted without a drop-in"))
-        );
+        return Err(error.context(failed()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Restarts the service, and waits until its coverage is reported.
-fn restarted(
+/// Why the service does not run.
+fn has_ended(unit: &Unit) -> String {
+    match last_messages(unit) {
+        said if said.is_empty() => format!("it has ended; next: journalctl --unit {unit}"),
+        said => format!("it has ended; its last messages:\n{said}"),
+    }
+}
+
+/// Waits until the coverage of the restarted service is reported.
+fn observed(
     run: &Run,
     program: &UnitProgram,
     backing: Backing,
+    pid: u32,
     (place, report): (ReportPlace, Option<File>),
 ) -> anyhow::Result<()> {
     let unit = &program.unit;
-    systemctl(&["restart", unit.name()])?;
-    let failed = || match last_messages(unit) {
-        said if said.is_empty() => format!("it has ended; next: journalctl --unit {unit}"),
-        said => format!("it has ended; its last messages:\n{said}"),
-    };
-    let pid = unit.main_process()?.with_context(failed)?;
     run.say(&format!(
         "{unit} was restarted, and starts like this until the machine is started again; undo it with \
          'sudo hugewise run --undo --unit {unit}'"
@@ -86,7 +103,7 @@ fn restarted(
     if !run.quiet {
         observer::report(&task, report)?;
     }
-    ensure!(unit.main_process()? == Some(pid), failed());
+    ensure!(unit.main_process()? == Some(pid), has_ended(unit));
     Ok(())
 }
 
