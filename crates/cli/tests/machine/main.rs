@@ -44,6 +44,7 @@ mod refusals;
 mod regions;
 mod report;
 mod restore;
+mod restore_hostile;
 mod run;
 mod run_report;
 mod schemas;
@@ -114,6 +115,7 @@ fn main() -> ExitCode {
         apply::trials(),
         apply_killed::trials(),
         restore::trials(),
+        restore_hostile::trials(),
         killed::trials(),
         fragmentation::trials(),
         inspect::trials(),

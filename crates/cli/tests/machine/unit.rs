@@ -28,6 +28,11 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("unit: its JVM gets its pages in each run, and is as before at the end", &needs, compared),
         trial("unit: it is as before if hugewise is killed", &needs, killed),
+        trial(
+            "unit: restore puts it back if hugewise and its guard are killed",
+            &needs,
+            killed_with_its_guard,
+        ),
         trial("unit: run restarts it on huge pages, and --undo as it was", &needs, restarted),
         trial("unit: options that do not suit it are refused", &[Root], refused),
     ]
@@ -105,6 +110,28 @@ fn killed() -> TestResult {
     wait_until("the service is as before", || Ok(booted.options()? == KEPT))?;
     assert!(booted.systemd.output("ls", &[DROP_INS]).is_err());
     Ok(())
+}
+
+/// As by the out-of-memory killer for a control group, or the end of a session.
+fn killed_with_its_guard() -> TestResult {
+    let booted = Booted::boot()?;
+    let running = Running::start(&mut booted.compare(&["-b", "base"], &["sleep", "1000"]))?;
+    let on_base = format!("{KEPT} -XX:-UseLargePages");
+    wait_until("the service runs on base", || Ok(booted.options()? == on_base))?;
+    // SIGTERM and SIGHUP do not end the guards, which have work to do.
+    let script =
+        "for signal in TERM HUP INT; do kill -s $signal $(pgrep -f '[s]erver-guard'); done; sleep 0.3
+                  pgrep -f '[s]erver-guard' || exit 1
+                  kill -s KILL $(pgrep -f '[h]ugewise (compare|bench)')";
+    booted.output("bash", &["-c", script])?;
+    running.wait()?;
+    assert_eq!(booted.options().unwrap_or_default(), on_base, "something has put it back");
+    let restored = run_command(&|| booted.inside(&hugewise(&["restore"])))?.ended_with(0)?;
+    says(&restored.stdout, &["was killed during: compare", "Restarted: app.service"])?;
+    wait_until("the service is as before", || Ok(booted.options()? == KEPT))?;
+    assert!(booted.output("ls", &[DROP_INS]).is_err());
+    let again = run_command(&|| booted.inside(&hugewise(&["restore"])))?.ended_with(0)?;
+    says(&again.stdout, &["Nothing to restore"])
 }
 
 fn restarted() -> TestResult {
