@@ -30,8 +30,7 @@ pub fn within(limit: Duration, arguments: &[&str]) -> Result<EndedProcess, Box<d
 
 /// Runs hugewise in a control group with a limit of memory; fails if it is killed, or has not ended within `limit`.
 pub fn caged(memory: Bytes, limit: Duration, arguments: &[&str]) -> Result<EndedProcess, Box<dyn Error>> {
-    let group = Group::make()?;
-    fs::write(group.file("memory.limit_in_bytes", "memory.max"), memory.0.to_string())?;
+    let group = Group::with_limit(memory)?;
     let ended = ends_within(limit, &mut in_group(&group, &hugewise(arguments)))?;
     match ended.status.signal() {
         Some(9) => Err(format!("{arguments:?} was killed for lack of memory").into()),
@@ -40,7 +39,7 @@ pub fn caged(memory: Bytes, limit: Duration, arguments: &[&str]) -> Result<Ended
 }
 
 /// `command` in a control group.
-fn in_group(group: &Group, command: &Command) -> Command {
+pub fn in_group(group: &Group, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     let procs = group.0.join("cgroup.procs");
     shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(procs);

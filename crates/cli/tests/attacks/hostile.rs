@@ -95,8 +95,14 @@ impl Place {
 
     /// The helper `jvm`, with a folder of its own.
     pub fn jvm(&self, how: &str) -> Result<Hostile, Box<dyn Error>> {
-        let folder = self.of_user()?.display().to_string();
-        self.hostile("jvm", &[how, &folder])
+        self.jvm_with(how, &[])
+    }
+
+    /// The helper `jvm` with this command line after `java`.
+    pub fn jvm_with(&self, how: &str, words: &[&str]) -> Result<Hostile, Box<dyn Error>> {
+        let mut command = Command::new(self.helper("jvm")?);
+        command.arg0("java").args(words).env("HOW", how).env("FOLDER", self.of_user()?);
+        Hostile::start(command.uid(USER).gid(USER))
     }
 
     /// The helper `overlay` over `place`, which does not answer a lookup of names that begin with `name`.

@@ -6,13 +6,18 @@
 //! built one. Tests that take seconds run only in a full run (`HUGEWISE_FULL=1`), except one of each kind.
 
 mod bounded;
+mod counters;
 mod hostile;
+mod journals;
 mod namespaces;
 mod reading;
 mod remains;
 mod restoring;
 mod services;
+mod silence;
 mod terminals;
+mod texts;
+mod trees;
 mod users;
 mod waiting;
 
@@ -51,12 +56,17 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let all = [
         reading::trials(),
+        counters::trials(),
+        trees::trials(),
         waiting::trials(),
+        silence::trials(),
         namespaces::trials(),
         users::trials(),
         services::trials(),
         terminals::trials(),
+        texts::trials(),
         remains::trials(),
+        journals::trials(),
         restoring::trials(),
     ];
     trials::run(&arguments, all.into_iter().flatten().collect())

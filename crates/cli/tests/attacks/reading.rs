@@ -20,7 +20,7 @@ use crate::{
 /// Length of a file in /proc that is larger than the memory of any machine, in bytes.
 pub const ENDLESS: &str = "17592186044416";
 /// Content of a file that only root may read.
-const SECRET: &str = "SECRET-OF-ROOT";
+pub const SECRET: &str = "SECRET-OF-ROOT";
 pub const NR: &str = "/proc/sys/vm/nr_hugepages";
 
 pub fn trials() -> Vec<Trial> {
@@ -65,7 +65,7 @@ fn command_line() -> TestResult {
 }
 
 /// A result, or an error that the program reports itself.
-fn orderly(ended: EndedProcess) -> TestResult {
+pub fn orderly(ended: EndedProcess) -> TestResult {
     match ended.status.code() {
         Some(0..=3) if !ended.stderr.contains("panicked") => Ok(()),
         _ => Err(format!("{ended:#?}").into()),

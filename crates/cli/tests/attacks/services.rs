@@ -3,26 +3,32 @@
 use std::{
     error::Error,
     fs,
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
+
+use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial, attack,
-    bounded::{AT_ONCE, ends_within, within},
+    bounded::{AT_ONCE, ends_by, ends_within, within},
     compiling::compiled,
     hostile::{Hostile, Place, USER},
     needs::{
         Need::{Java, Namespaces, Systemd as HasSystemd, Thp},
         jdks,
     },
+    reading::each,
     skip,
-    start::{Running, hugewise, program, wait_until},
+    start::{EndedProcess, Running, hugewise, program, wait_until},
     systemd::Systemd,
     waiting::SLEEP,
 };
 
+const SECRET: &str = "SECRET-OF-ROOT";
 const UNIT: &str = "app.service";
 const HEAD: &str = "[Unit]\nDefaultDependencies=no\n[Service]\n";
 
@@ -31,6 +37,11 @@ pub fn trials() -> Vec<Trial> {
     vec![
         attack("services: the environment of a process of the service", &booted, environment),
         attack("services: a worker of another user that looks like a JVM", &booted, worker)
+            .representing(false),
+        attack("services: values with line feeds", &booted, line_feeds).representing(false),
+        attack("services: a file of variables that its user has replaced", &booted, variables)
+            .representing(false),
+        attack("services: a systemd that does not answer", &[Namespaces, HasSystemd], silent)
             .representing(false),
         attack("services: SIGKILL of hugewise and its guard", &[Namespaces, HasSystemd], killed)
             .representing(false),
@@ -94,18 +105,86 @@ fn worker() -> TestResult {
     let place = Place::new()?;
     let (agent, java, folder) = (agent(&place)?, java()?, place.of_user()?);
     let set = format!("JAVA_TOOL_OPTIONS=-agentpath:{agent}");
-    let worker = format!("{} closed {}", place.helper("jvm")?.display(), folder.display());
+    let worker = place.helper("jvm")?;
+    let (worker, folder) = (worker.display(), folder.display());
     let app = format!(
         "#!/bin/sh\n{java} -version\nsetpriv --reuid {USER} --regid {USER} --clear-groups \
-         sh -c 'echo loaded by uid {USER} >> {}; {set} exec {worker}' &\nexec sleep 1000\n",
+         sh -c 'echo loaded by uid {USER} >> {}; HOW=closed FOLDER={folder} {set} exec {worker}' &\nexec sleep 1000\n",
         place.text("proof")
     );
     let app = place.script("app", &app)?;
     restarted(&place, &format!("{HEAD}ExecStart={app}\n"))
 }
 
+/// A unit whose JVM sleeps, with `more` lines; and its classes.
+fn sleeping(more: &str) -> Result<(String, TempDir), Box<dyn Error>> {
+    let classes = compiled("Sleep", SLEEP)?;
+    fs::set_permissions(classes.path(), fs::Permissions::from_mode(0o755))?;
+    let line = format!("{} -Xmx64m -XX:+UseSerialGC -cp {} Sleep", java()?, classes.path().display());
+    Ok((format!("{HEAD}User={USER}\n{more}\nExecStart={line}\n"), classes))
+}
+
+/// Restarts the service by `run --unit`.
+fn run_unit(booted: &Systemd) -> Result<EndedProcess, Box<dyn Error>> {
+    booted.systemctl(&["start", UNIT])?;
+    thread::sleep(Duration::from_secs(1));
+    let inner = hugewise(&["run", "--unit", UNIT, "--backing", "thp", "--within", "5"]);
+    ends_within(AT_ONCE * 4, &mut booted.inside(&inner))
+}
+
+fn line_feeds() -> TestResult {
+    let (unit, _classes) = sleeping("Environment=\"JAVA_TOOL_OPTIONS=-Dkept=a\\nINJECTED=1\\n\\\"x\"")?;
+    let booted = Systemd::boot(UNIT, &unit)?;
+    let ran = run_unit(&booted)?;
+    let pid = booted.systemctl(&["show", "--property=MainPID", "--value", UNIT])?;
+    let variables = booted.output("cat", &[&format!("/proc/{}/environ", pid.trim())])?;
+    let options = variables.split('\0').find_map(|variable| variable.strip_prefix("JAVA_TOOL_OPTIONS="));
+    let is_kept = options.is_some_and(|options| options.starts_with("-Dkept=a\nINJECTED=1\n\"x"));
+    if !is_kept || variables.split('\0').any(|variable| variable.starts_with("INJECTED")) {
+        return Err(format!("a line feed ends a variable: {variables:?}; {ran:?}").into());
+    }
+    Ok(())
+}
+
+fn variables() -> TestResult {
+    let place = Place::new()?;
+    let (folder, secret) = (place.of_user()?, place.text("secret"));
+    fs::write(&secret, format!("JAVA_TOOL_OPTIONS {SECRET}\n"))?;
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+    let file = folder.join("env");
+    fs::write(&file, "A=1\n")?;
+    let (unit, _classes) = sleeping(&format!("EnvironmentFile={}", file.display()))?;
+    let booted = Systemd::boot(UNIT, &unit)?;
+    booted.systemctl(&["start", UNIT])?;
+    fs::remove_file(&file)?;
+    symlink(&secret, &file)?;
+    let ran = run_unit(&booted)?;
+    let drop_ins = booted.output("sh", &["-c", "cat /run/systemd/system/app.service.d/* || true"])?;
+    let said = format!("{}{}{drop_ins}", ran.stdout, ran.stderr);
+    if said.contains(SECRET) { Err(format!("a file of root was read: {said}").into()) } else { Ok(()) }
+}
+
+fn silent() -> TestResult {
+    let place = Place::new()?;
+    let booted = Systemd::boot(UNIT, &format!("{HEAD}ExecStart={} 64\n", place.helper("memory")?.display()))?;
+    booted.systemctl(&["start", UNIT])?;
+    booted.signal("STOP")?;
+    let compare = ["compare", "--server", UNIT, "--ready", "80", "--rounds", "1", "-b", "base", "--", "true"];
+    let commands =
+        [&["run", "--unit", UNIT][..], &["inspect", UNIT], &["collapse", "--dry-run", UNIT], &compare];
+    let outcome = each(commands.iter().map(|arguments| {
+        let running = Running::start(&mut booted.inside(&hugewise(arguments)))?;
+        // nsenter executes hugewise: the signal is for it.
+        ends_by("INT", running, Duration::from_secs(2))
+            .map_err(|error| format!("{arguments:?}: {error}").into())
+            .map(drop)
+    }));
+    booted.signal("CONT")?;
+    outcome
+}
+
 /// The processes of the tested program.
-fn running() -> Vec<String> {
+pub fn running() -> Vec<String> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_ours = |folder: &PathBuf| fs::read_link(folder.join("exe")).is_ok_and(|file| file == program());
     let folders = processes.map(|process| process.path()).filter(is_ours);

@@ -1,15 +1,24 @@
 //! What a server gets that runs as another user than hugewise.
 
-use std::{error::Error, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{
+    error::Error,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use hugewise_linux::{root::Root, users::Account};
 
 use crate::{
     TestResult, Trial, attack,
-    bounded::{COMPARED, ends_within},
+    bounded::{AT_ONCE, COMPARED, ends_within, within},
     hostile::{Place, USER},
+    services::running,
     skip,
-    start::{hugewise, program},
+    start::{Running, hugewise, program, wait_until},
     waiting::Sysctl,
 };
 
@@ -22,6 +31,7 @@ pub fn trials() -> Vec<Trial> {
         attack("users: a server cannot type into root's terminal", &[], terminal),
         attack("users: environment and descriptors of a server", &[], inherited),
         attack("users: a server gets no privileges, and ends with hugewise", &[], privileges),
+        attack("users: a server ends with hugewise and its guard", &[], killed),
     ]
 }
 
@@ -39,7 +49,7 @@ fn served(server: &str, options: &[&str]) -> Result<Vec<String>, Box<dyn Error>>
     let words =
         ["compare", "--rounds", "1", "-b", "base", "--server", server, "--user", &user, "--ready", "ready"];
     let words =
-        [&words[..], &["--ready-timeout", "5", "--stop-timeout", "1"], options, &["--", "true"]].concat();
+        [&words[..], &["--ready-timeout", "15", "--stop-timeout", "1"], options, &["--", "true"]].concat();
     Ok(words.into_iter().map(str::to_owned).collect())
 }
 
@@ -151,4 +161,37 @@ fn privileges() -> TestResult {
     assert_eq!(value("NoNewPrivs"), "1", "a program of the server may become root");
     assert_eq!(value("CapEff"), "0000000000000000");
     Ok(())
+}
+
+fn killed() -> TestResult {
+    let place = Place::new()?;
+    let pids = place.of_user()?.join("pids");
+    // One child in the group, one that leaves it.
+    let child = format!("sh -c 'echo $$ >> {}; exec sleep 300'", pids.display());
+    let text = format!("#!/bin/sh\n{child} &\nsetsid {child} &\nexec {child}\n");
+    let server = place.script("server", &text)?;
+    let mut command = hugewise(&[]);
+    command.args(served(&server, &[])?);
+    let compared = Running::start(&mut command)?;
+    let started = || fs::read_to_string(&pids).unwrap_or_default();
+    wait_until("the server runs", || Ok(started().lines().count() == 3))?;
+    Command::new("kill").args(["-s", "KILL"]).args(running()).status()?;
+    compared.wait()?;
+    let alive = |pid: &&str| {
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with("sleep"))
+    };
+    // The first process ends by its death signal.
+    let (all, begin) = (started(), Instant::now());
+    while all.lines().last().is_some_and(|last| alive(&last)) && begin.elapsed() < AT_ONCE {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let first_ended = begin.elapsed() < AT_ONCE;
+    within(AT_ONCE, &["restore"])?.ended_with(0)?;
+    let left: Vec<&str> = all.lines().filter(alive).collect();
+    let _ = Command::new("kill").args(["-s", "KILL"]).args(&left).status();
+    if first_ended && left.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("processes of the server remain: {left:?}").into())
+    }
 }

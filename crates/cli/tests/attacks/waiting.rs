@@ -56,7 +56,7 @@ pub fn recording(place: &Place, pid: &str) -> Result<Running, Box<dyn Error>> {
 }
 
 /// Records `pid` until the end of the time, an interrupt, and SIGKILL with `restore` after it.
-fn recorded_in_time(place: &Place, pid: &str) -> TestResult {
+pub fn recorded_in_time(place: &Place, pid: &str) -> TestResult {
     let (before, file) = (fs::read_to_string(DELAYS)?, place.text("timed"));
     within(AT_ONCE, &["record", "--seconds", "2", "-o", &file, pid])?.ended_with(0)?;
     for signal in ["INT", "TERM"] {

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hugewise_linux::units::Bytes;
+
 use crate::{needs::memory_group, settings::MAX_WAIT_TIME};
 
 /// A memory control group with the name of a unit, removed when dropped.
@@ -19,6 +21,13 @@ impl Group {
         let folder = parent.join(format!("hugewise-test-{}.service", std::process::id()));
         fs::create_dir(&folder)?;
         Ok(Group(folder))
+    }
+
+    /// A group that may take this much memory.
+    pub fn with_limit(memory: Bytes) -> Result<Group, Box<dyn Error>> {
+        let group = Group::make()?;
+        fs::write(group.file("memory.limit_in_bytes", "memory.max"), memory.0.to_string())?;
+        Ok(group)
     }
 
     /// The path of a file, which has different names in cgroup v1 and v2.

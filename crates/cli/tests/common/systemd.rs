@@ -86,6 +86,12 @@ impl Systemd {
         Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
     }
 
+    /// Sends a signal to this systemd itself.
+    pub fn signal(&self, name: &str) -> Result<(), Box<dyn Error>> {
+        let sent = Command::new("kill").args(["-s", name, &self.pid.to_string()]).status()?;
+        if sent.success() { Ok(()) } else { Err(format!("SIG{name} could not be sent to systemd").into()) }
+    }
+
     pub fn systemctl(&self, arguments: &[&str]) -> Result<String, Box<dyn Error>> {
         self.output("systemctl", arguments)
     }

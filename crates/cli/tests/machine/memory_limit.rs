@@ -1,8 +1,9 @@
 //! JVMs in a control group with less memory than their heaps may take.
 
-use std::{fs, os::unix::process::ExitStatusExt, process::Command};
+use std::{os::unix::process::ExitStatusExt, process::Command};
 
 use crate::Trial;
+use hugewise_linux::units::Bytes;
 use serde_json::Value;
 
 use crate::{
@@ -23,8 +24,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn warned_before_the_kill() -> TestResult {
-    let group = Group::make()?;
-    fs::write(group.file("memory.limit_in_bytes", "memory.max"), LIMIT_BYTES.to_string())?;
+    let group = Group::with_limit(Bytes(LIMIT_BYTES))?;
     let procs = group.0.join("cgroup.procs").display().to_string();
     let within = |arguments: &[&str]| {
         let mut command = Command::new("sh");

@@ -1,0 +1,223 @@
+//! Journals that are damaged, of another kind, or in a container; and files of other users where hugewise writes.
+
+use std::{
+    error::Error,
+    fs,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown, symlink},
+        process::CommandExt,
+    },
+    path::Path,
+    process::Command,
+};
+
+use crate::{
+    TestResult, Trial, attack,
+    bounded::{AT_ONCE, CAGE, COMPARED, caged, within},
+    counters::IN_PLACE,
+    hostile::{Hostile, Place, USER},
+    namespaces::journal,
+    needs::Need::{MemoryGroup, Namespaces},
+    reading::each,
+    settings::{APPLIED, JOURNAL, RECORDING},
+};
+
+const SECRET: &str = "SECRET-OF-ROOT";
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        attack("journals: damaged ones have a way out that loses nothing", &[], damaged),
+        attack("journals: links, pipes, folders and files without end", &[MemoryGroup], of_another_kind),
+        attack("journals: those of other users", &[], of_another_user),
+        attack("journals: links and pipes in a container's /run", &[MemoryGroup, Namespaces], in_containers),
+        attack("journals: those of root in a foreign user namespace", &[Namespaces], foreign),
+        attack("outputs: files that another user has made", &[], outputs),
+        attack("outputs: a capture into a folder with links of another user", &[], capture),
+    ]
+}
+
+/// A file of hugewise's own during a test; whatever is there at its end is removed.
+struct Planted(&'static str);
+
+impl Planted {
+    fn new(file: &'static str) -> Result<Planted, Box<dyn Error>> {
+        fs::create_dir_all(Path::new(file).parent().ok_or("no parent")?)?;
+        if Path::new(file).exists() { Err(format!("{file} exists").into()) } else { Ok(Planted(file)) }
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0).or_else(|_| fs::remove_dir_all(self.0));
+    }
+}
+
+fn damaged() -> TestResult {
+    let texts = ["", "{\"boot_id\": \"", "no JSON", "[]", "\0\0\0\0\0\0\0\0"];
+    each(
+        [JOURNAL, RECORDING, APPLIED]
+            .iter()
+            .flat_map(|file| texts.iter().map(move |text| (*file, *text)))
+            .map(|(file, text)| {
+                let _planted = Planted::new(file)?;
+                fs::write(file, text)?;
+                let restored = within(AT_ONCE, &["restore"])?;
+                let said = format!("{}{}", restored.stdout, restored.stderr);
+                // Its content, where it was or where the message says.
+                let folder = Path::new(file).parent().ok_or("no parent")?;
+                let kept = fs::read_dir(folder)?.flatten().any(|entry| {
+                    fs::read_to_string(entry.path()).is_ok_and(|found| found == text)
+                        && said.contains(&*entry.file_name().to_string_lossy())
+                });
+                if !kept || restored.status.code() == Some(0) && Path::new(file).exists() {
+                    return Err(
+                        format!("{file} with {text:?}: it is neither kept nor named: {restored:?}").into()
+                    );
+                }
+                if !said.contains("mv ") && !said.contains("move") && !said.contains("rename") {
+                    return Err(format!("{file} with {text:?}: no way out is named: {restored:?}").into());
+                }
+                Ok(())
+            }),
+    )
+}
+
+fn of_another_kind() -> TestResult {
+    each(
+        [JOURNAL, RECORDING, APPLIED]
+            .iter()
+            .flat_map(|file| IN_PLACE.iter().map(move |case| (*file, case)))
+            .map(|(file, (what, make))| {
+                let _planted = Planted::new(file)?;
+                make(Path::new(file))?;
+                for command in [
+                    &["restore"][..],
+                    &["apply", "--khugepaged", "max_ptes_none=510"],
+                    &["restore", "--force"],
+                ] {
+                    let ended = caged(CAGE, AT_ONCE, command)
+                        .map_err(|error| format!("{file} is a {what}: {error}"))?;
+                    assert!(!ended.stderr.contains("panicked"), "{file} is a {what}: {ended:?}");
+                }
+                // What `apply` changed beside it.
+                let _ = Planted(file);
+                let _ = within(AT_ONCE, &["restore", "--force"]);
+                Ok(())
+            }),
+    )
+}
+
+fn of_another_user() -> TestResult {
+    // Only root writes in its folder; a restored backup or a wrong chown may give its file to a user.
+    let ptes = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
+    let before = fs::read_to_string(ptes)?;
+    within(AT_ONCE, &["apply", "--khugepaged", "max_ptes_none=509"])?.ended_with(0)?;
+    let kept = fs::read_to_string(APPLIED)?;
+    fs::write(APPLIED, kept.replace(&format!("\"{}\"", before.trim()), "\"7\""))?;
+    chown(APPLIED, Some(USER), Some(USER))?;
+    let restored = within(AT_ONCE, &["restore"])?;
+    let now = fs::read_to_string(ptes)?;
+    fs::write(ptes, before.trim())?;
+    let _ = fs::remove_file(APPLIED);
+    if now.trim() != "7" {
+        Ok(())
+    } else {
+        Err(format!("a journal of another user was restored: {restored:?}").into())
+    }
+}
+
+/// Root in a mount namespace of its own, with an empty /run; then `script`.
+fn container(words: &[&str], script: &str) -> Result<Hostile, Box<dyn Error>> {
+    let script = format!(
+        "set -e; mount -t tmpfs none /run; mkdir -p /run/hugewise/recording; {script}; echo ready; exec sleep 600"
+    );
+    Hostile::start(Command::new("unshare").args(words).args(["-m", "sh", "-c", &script]))
+}
+
+fn in_containers() -> TestResult {
+    let scripts = [
+        "ln -s /proc/self/pagemap /run/hugewise/journal.json",
+        "ln -s /proc/kmsg /run/hugewise/journal.json",
+        "mkfifo /run/hugewise/journal.json",
+        "mkdir /run/hugewise/journal.json",
+        "truncate -s 1T /run/hugewise/journal.json",
+        "rm -r /run/hugewise; ln -s /proc/self/fd /run/hugewise",
+        "mount --bind /dev/zero /run/hugewise 2> /dev/null || touch /run/hugewise/journal.json; mount --bind /dev/zero /run/hugewise/journal.json",
+        "echo '{' > /run/hugewise/journal.json; ln -s journal.json /run/hugewise/applied.json",
+    ];
+    each(scripts.iter().map(|script| {
+        let _container = container(&[], script)?;
+        for command in [&["apply", "--khugepaged", "max_ptes_none=510"][..], &["restore"]] {
+            let ended = caged(CAGE, AT_ONCE, command).map_err(|error| format!("{script}: {error}"))?;
+            if ended.status.code() != Some(0) {
+                return Err(format!("{script}: {ended:?}").into());
+            }
+        }
+        Ok(())
+    }))
+}
+
+fn foreign() -> TestResult {
+    let write = format!("printf %s '{}' > /run/hugewise/journal.json", journal("compare")?);
+    // Root of the machine as root of a user namespace: its files belong to root here, too.
+    let _container = container(&["-U", "--map-root-user"], &write)?;
+    for command in [&["apply", "--khugepaged", "max_ptes_none=510"][..], &["restore"]] {
+        within(AT_ONCE, command)?.ended_with(0)?;
+    }
+    Ok(())
+}
+
+fn outputs() -> TestResult {
+    let place = Place::new()?;
+    let recording = place.text("recording");
+    within(AT_ONCE, &["record", "-o", &recording, "--", "sh", "-c", "sleep 0.3", SECRET])?.ended_with(0)?;
+    let log = place.text("gc.log");
+    fs::write(&log, "[1.0s][info][gc] GC(0) Pause Young (Normal) (x) 20M->10M(64M) 3.000ms\n")?;
+    let program = ["--", "sh", "-c", "sleep 0.2", SECRET];
+    each(
+        [
+            (&["record", "-o"][..], &program[..]),
+            (&["report", "--html"], &[&recording]),
+            (&["run", "--backing", "thp", "--report"], &program),
+            (&["compare", "--rounds", "1", "-b", "base", "--html"], &program),
+        ]
+        .iter()
+        .map(|(before, after)| {
+            // Made in advance, and kept open by its owner.
+            let folder = place.of_user()?.display().to_string();
+            let (file, read) = (format!("{folder}/output"), format!("{folder}/read"));
+            let script = format!("umask 0; : > {file}; exec 3< {file}; echo ready; sleep 0.5; while :; do cat <&3 >> {read}; sleep 0.1; done");
+            let mut command = Command::new("sh");
+            let _owner = Hostile::start(command.args(["-c", &script]).uid(USER).gid(USER))?;
+            let ended = within(COMPARED, &[&before[..], &[&file[..]], after].concat())?;
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let (found, stolen) = (fs::metadata(&file)?, fs::read(&read).unwrap_or_default());
+            let is_private = found.permissions().mode() & 0o077 == 0 && found.uid() == 0;
+            if !stolen.is_empty() || found.len() > 0 && !is_private {
+                return Err(format!(
+                    "{before:?}: {} bytes went to another user; mode {:o}, uid {}: {}",
+                    stolen.len(),
+                    found.permissions().mode(),
+                    found.uid(),
+                    ended.stderr
+                )
+                .into());
+            }
+            Ok(())
+        }),
+    )
+}
+
+fn capture() -> TestResult {
+    let place = Place::new()?;
+    let (folder, kept) = (place.of_user()?, place.path("kept"));
+    fs::create_dir(&kept)?;
+    fs::write(kept.join("meminfo"), "kept")?;
+    symlink(&kept, folder.join("proc"))?;
+    fs::create_dir(folder.join("sys"))?;
+    symlink(&kept, folder.join("sys/kernel"))?;
+    within(AT_ONCE, &["check", "--capture", &folder.display().to_string()])?;
+    let files: Vec<_> = fs::read_dir(&kept)?.flatten().map(|entry| entry.file_name()).collect();
+    let is_kept = fs::read_to_string(kept.join("meminfo"))? == "kept" && files.len() == 1;
+    if is_kept { Ok(()) } else { Err(format!("a capture writes through links of a user: {files:?}").into()) }
+}
