@@ -1,5 +1,7 @@
 //! `restore` with hostile processes around it.
 
+#![allow(clippy::print_stdout)]
+
 use std::{
     error::Error,
     fs,

@@ -168,7 +168,8 @@ fn silent() -> TestResult {
     let place = Place::new()?;
     let booted = Systemd::boot(UNIT, &format!("{HEAD}ExecStart={} 64\n", place.helper("memory")?.display()))?;
     booted.systemctl(&["start", UNIT])?;
-    booted.signal("STOP")?;
+    let signal = |name: &str| Command::new("kill").args(["-s", name, &booted.pid.to_string()]).status();
+    signal("STOP")?;
     let compare = ["compare", "--server", UNIT, "--ready", "80", "--rounds", "1", "-b", "base", "--", "true"];
     let commands =
         [&["run", "--unit", UNIT][..], &["inspect", UNIT], &["collapse", "--dry-run", UNIT], &compare];
@@ -179,7 +180,7 @@ fn silent() -> TestResult {
             .map_err(|error| format!("{arguments:?}: {error}").into())
             .map(drop)
     }));
-    booted.signal("CONT")?;
+    signal("CONT")?;
     outcome
 }
 

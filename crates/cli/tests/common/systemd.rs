@@ -26,7 +26,7 @@ pub struct Systemd {
     /// The process that ends all others.
     outer: Child,
     /// systemd itself.
-    pid: u32,
+    pub pid: u32,
     group: PathBuf,
 }
 
@@ -84,12 +84,6 @@ impl Systemd {
             return Err(io::Error::other(String::from_utf8_lossy(&ran.stderr)).into());
         }
         Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
-    }
-
-    /// Sends a signal to this systemd itself.
-    pub fn signal(&self, name: &str) -> Result<(), Box<dyn Error>> {
-        let sent = Command::new("kill").args(["-s", name, &self.pid.to_string()]).status()?;
-        if sent.success() { Ok(()) } else { Err(format!("SIG{name} could not be sent to systemd").into()) }
     }
 
     pub fn systemctl(&self, arguments: &[&str]) -> Result<String, Box<dyn Error>> {
