@@ -195,10 +195,10 @@ unsafe fn close_at_exec(listed: &[c_int]) -> io::Result<()> {
     let marked =
         unsafe { libc::syscall(libc::SYS_close_range, first, c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     // Before Linux 5.11, or under a filter that does not know it.
-    if marked == 0 { Ok(()) } else { unsafe { close_listed_at_exec(listed) } }
+    if marked == 0 { Ok(()) } else { close_listed_at_exec(listed) }
 }
 
-unsafe fn close_listed_at_exec(listed: &[c_int]) -> io::Result<()> {
+fn close_listed_at_exec(listed: &[c_int]) -> io::Result<()> {
     for descriptor in listed.iter().filter(|descriptor| **descriptor >= FIRST_DESCRIPTOR) {
         // SAFETY: takes numbers only.
         match checked(unsafe { libc::fcntl(*descriptor, libc::F_SETFD, libc::FD_CLOEXEC) }) {
@@ -250,6 +250,11 @@ mod tests {
 
     use super::*;
 
+    fn flags(descriptor: c_int) -> io::Result<c_int> {
+        // SAFETY: takes numbers only.
+        checked(unsafe { libc::fcntl(descriptor, libc::F_GETFD) })
+    }
+
     /// As on kernels without `close_range`, where limits above 1024 are usual.
     #[test]
     fn listed_descriptors_of_any_number_are_closed() -> io::Result<()> {
@@ -259,13 +264,12 @@ mod tests {
             let high = unsafe {
                 OwnedFd::from_raw_fd(checked(libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, number))?)
             };
-            let flag = || checked(unsafe { libc::fcntl(high.as_raw_fd(), libc::F_GETFD) });
-            assert_eq!(flag()?, 0);
-            // SAFETY: marks this descriptor, and one that is not open.
-            unsafe { close_listed_at_exec(&[0, high.as_raw_fd(), 1 << 20])? };
-            assert_eq!(flag()?, libc::FD_CLOEXEC, "{number}");
+            assert_eq!(flags(high.as_raw_fd())?, 0);
+            // The last one is not open.
+            close_listed_at_exec(&[0, high.as_raw_fd(), 1 << 20])?;
+            assert_eq!(flags(high.as_raw_fd())?, libc::FD_CLOEXEC, "{number}");
         }
-        assert_eq!(checked(unsafe { libc::fcntl(0, libc::F_GETFD) })?, 0);
+        assert_eq!(flags(0)?, 0);
         Ok(())
     }
 }
