@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use crate::{
     TestResult, Trial,
+    compiling::compile,
     needs::Need::{Compiler, Namespaces, Root, Thp},
-    program::compile,
     represents,
     settings::{JOURNAL, RECORDING},
     skip,

@@ -11,8 +11,8 @@ use std::{
 
 use crate::{
     TestResult, Trial,
+    compiling::compile,
     needs::Need::{Compiler, Namespaces, Pool, Root},
-    program::compile,
     settings::JOURNAL,
     skip,
     start::{QUICK_RUN, hugewise, run, run_command, says},
@@ -73,7 +73,7 @@ fn hanging(mode: &str, folder: &Path, number: usize) -> Result<Vec<Hostile>, Box
 /// Starts a comparison that needs a pool, and kills it when the pool was changed.
 fn kill_a_comparison() -> TestResult {
     let comparison = [&QUICK_RUN[..], &["-b", "base,hugetlb"]].concat();
-    crate::restore::killed(&|| hugewise(&comparison), JOURNAL)
+    crate::killed_comparison::killed(&|| hugewise(&comparison), JOURNAL)
 }
 
 fn pages() -> Result<String, Box<dyn Error>> {

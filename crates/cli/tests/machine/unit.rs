@@ -123,14 +123,14 @@ fn killed_with_its_guard() -> TestResult {
         "for signal in TERM HUP INT; do kill -s $signal $(pgrep -f '[s]erver-guard'); done; sleep 0.3
                   pgrep -f '[s]erver-guard' || exit 1
                   kill -s KILL $(pgrep -f '[h]ugewise (compare|bench)')";
-    booted.output("bash", &["-c", script])?;
+    booted.systemd.output("bash", &["-c", script])?;
     running.wait()?;
     assert_eq!(booted.options().unwrap_or_default(), on_base, "something has put it back");
-    let restored = run_command(&|| booted.inside(&hugewise(&["restore"])))?.ended_with(0)?;
+    let restored = run_command(&|| booted.systemd.inside(&hugewise(&["restore"])))?.ended_with(0)?;
     says(&restored.stdout, &["was killed during: compare", "Restarted: app.service"])?;
     wait_until("the service is as before", || Ok(booted.options()? == KEPT))?;
-    assert!(booted.output("ls", &[DROP_INS]).is_err());
-    let again = run_command(&|| booted.inside(&hugewise(&["restore"])))?.ended_with(0)?;
+    assert!(booted.systemd.output("ls", &[DROP_INS]).is_err());
+    let again = run_command(&|| booted.systemd.inside(&hugewise(&["restore"])))?.ended_with(0)?;
     says(&again.stdout, &["Nothing to restore"])
 }
 

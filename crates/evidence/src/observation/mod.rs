@@ -12,7 +12,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     io::Read,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -333,7 +333,7 @@ fn next_cost(before: Duration, cpu: Duration) -> Duration {
 }
 
 /// The first part of a log, which contains the heap's addresses.
-fn beginning_of(log: &PathBuf) -> Option<Vec<u8>> {
+fn beginning_of(log: &Path) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     file::open(log).ok()?.take(1 << 16).read_to_end(&mut text).ok()?;
     Some(text)

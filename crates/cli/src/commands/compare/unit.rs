@@ -9,7 +9,7 @@ use hugewise_measure::{
     workload::UnitProgram,
 };
 
-use crate::{output::standard_error, unit_program};
+use crate::unit_program;
 
 /// The mode in which every program has huge pages, if they are not disabled for it alone.
 const ALWAYS: &str = "always";

@@ -48,7 +48,7 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     let set = drop_in.set(&variables).with_context(|| format!("a drop-in of {unit} cannot be written"));
     let restarted = set.and_then(|()| {
         systemctl(&["restart", unit.name()])?;
-        Ok(unit.main_process()?.with_context(|| has_ended(unit))?)
+        unit.main_process()?.with_context(|| has_ended(unit))
     });
     // From here on the service stays as it is, until it is put back by --undo.
     if restarted.is_ok() {
