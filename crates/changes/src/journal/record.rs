@@ -1,6 +1,6 @@
 //! The content of the journal file, of which an entry may be damaged.
 
-use hugewise_linux::settings::Setting;
+use hugewise_linux::{printable, settings::Setting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, error::Category};
@@ -154,11 +154,10 @@ pub(super) fn salvaged(bytes: &[u8]) -> Vec<Entry> {
     entries
 }
 
-/// Text of another process for messages: cut off, and without control characters and changes of the direction.
+/// Text of another process for messages: cut off, and without characters that are not printable.
 pub(super) fn shown(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let plain = |c: char| if c.is_control() || turns(c) { '\u{fffd}' } else { c };
-    let mut shown: String = text.chars().take(MAX_SHOWN_CHARS).map(plain).collect();
+    let beginning: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let mut shown = printable::plain(&beginning);
     if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
         shown.push('…');
     }

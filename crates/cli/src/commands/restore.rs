@@ -172,12 +172,6 @@ fn text(report: &RestoreReport) -> String {
     lines.extend(
         restored.ended_processes.iter().map(|pid| format!("Ended process {pid}, which it had started.")),
     );
-    if restored.unread_processes > 0 {
-        lines.push(format!(
-            "{} did not answer whether the killed command had started them; they were left.",
-            processes(restored.unread_processes)
-        ));
-    }
     lines.extend(
         restored.memory.iter().map(|memory| format!("Restored: the pages of process {}", memory.pid)),
     );
@@ -209,18 +203,24 @@ fn text(report: &RestoreReport) -> String {
         lines.push(format!("Not restored: {found}."));
     }
     lines.extend(restored.damaged.iter().flat_map(damaged));
+    if let Some(who) = &restored.recording {
+        lines.push(format!("A recording is running ({who}): it restores its own settings when it ends."));
+    }
+    if lines.is_empty() && machine::is_fully_restored(restored) {
+        lines.push("Nothing to restore: no command was killed, and no changes are applied.".to_owned());
+    }
+    if restored.unread_processes > 0 {
+        lines.push(format!(
+            "{} did not answer whether the killed command had started them; they were left.",
+            processes(restored.unread_processes)
+        ));
+    }
     if !restored.not_looked_into.is_empty() {
         let pids: Vec<String> = restored.not_looked_into.iter().map(u32::to_string).collect();
         lines.push(format!(
             "Not looked into, because the lookup took too long: the mount namespaces of the processes {}.",
             pids.join(", ")
         ));
-    }
-    if let Some(who) = &restored.recording {
-        lines.push(format!("A recording is running ({who}): it restores its own settings when it ends."));
-    }
-    if lines.is_empty() && machine::is_fully_restored(restored) {
-        lines.push("Nothing to restore: no command was killed, and no changes are applied.".to_owned());
     }
     lines.extend(report.persisted.files.iter().map(|file| format!("Removed: {}", file.display())));
     let left = &report.persisted.left;

@@ -1,13 +1,16 @@
-/* A file system that never answers, served by this process.
+/* A process that lets others wait for ever.
  *
- * hanging overlay FOLDER    in a mount namespace of its own, /run is an overlay over it: a lookup of `hugewise` there hangs
- * hanging environ FOLDER    the environment of this process lies in a file of it: reading /proc/PID/environ hangs
+ * hanging overlay FOLDER    in a mount namespace of its own, /run is an overlay over a file system that this process
+ *                           serves: a lookup of `hugewise` there is never answered
+ * hanging environ FOLDER    a thread maps a file of it, and waits with the lock of the address space held: reading
+ *                           /proc/PID/environ hangs
  *
  * Prints a line when it is ready, and stays until it is killed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,7 +34,7 @@ static void fail(const char *what) {
 }
 
 static void reply(uint64_t unique, int error, const void *data, size_t size) {
-    char bytes[4096];
+    static char bytes[sizeof(struct fuse_out_header) + SIZE];
     struct fuse_out_header head = {.len = sizeof head + size, .error = error, .unique = unique};
     memcpy(bytes, &head, sizeof head);
     if (size) memcpy(bytes + sizeof head, data, size);
@@ -72,26 +75,32 @@ static void serve(void) {
             else reply(head->unique, -ENOENT, 0, 0);
             break;
         }
-        case FUSE_OPEN: {
-            struct fuse_open_out out = {.fh = 1};
-            reply(head->unique, 0, &out, sizeof out);
-            break;
-        }
         case FUSE_STATFS: {
             struct fuse_statfs_out out = {.st = {.namelen = 255, .bsize = 4096}};
             reply(head->unique, 0, &out, sizeof out);
             break;
         }
-        case FUSE_READ: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: case FUSE_RELEASE: break;
+        case FUSE_OPEN: {
+            static int opened;
+            struct fuse_open_out out = {.fh = 1, .open_flags = opened++ ? FOPEN_DIRECT_IO : 0};
+            reply(head->unique, 0, &out, sizeof out);
+            break;
+        }
+        case FUSE_READ: {
+            static char zeros[SIZE];
+            reply(head->unique, 0, zeros, ((struct fuse_read_in *)name)->size);
+            break;
+        }
+        case FUSE_WRITE: case FUSE_FLUSH: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: break;
         default: reply(head->unique, -ENOSYS, 0, 0);
         }
     }
 }
 
-int main(int count, char **arguments) {
-    if (count != 3 || chdir(arguments[2])) fail("usage: hanging MODE FOLDER");
+/* Mounts the file system at `place`, in a mount namespace of its own. */
+static void mount_at(const char *place) {
     if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0)) fail("unshare");
-    if (mount("none", ".", "tmpfs", 0, 0) || chdir(arguments[2])) fail("tmpfs");
+    if (mount("none", place, "tmpfs", 0, 0) || chdir(place)) fail("tmpfs");
     mkdir("fuse", 0755);
     mkdir("upper", 0755);
     mkdir("work", 0755);
@@ -101,23 +110,41 @@ int main(int count, char **arguments) {
     char text[4096];
     sprintf(text, "fd=%d,rootmode=40000,user_id=0,group_id=0", device);
     if (mount("fuse", "fuse", "fuse", MS_NOSUID | MS_NODEV, text)) fail("fuse");
-    pid_t server = fork();
-    if (server == 0) {
+    if (fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         serve();
     }
     close(device);
-    if (!strcmp(arguments[1], "overlay")) {
-        sprintf(text, "lowerdir=%s/fuse,upperdir=%s/upper,workdir=%s/work", arguments[2], arguments[2], arguments[2]);
-        if (mount("none", "/run", "overlay", 0, text)) fail("overlay");
-    } else {
-        int file = open("fuse/file", O_RDONLY);
-        char *memory = mmap(0, SIZE, PROT_READ, MAP_PRIVATE, file, 0);
-        if (file < 0 || memory == MAP_FAILED) fail("the file");
-        if (prctl(PR_SET_MM, PR_SET_MM_ENV_START, memory, 0, 0)
-            || prctl(PR_SET_MM, PR_SET_MM_ENV_END, memory + SIZE, 0, 0)) fail("PR_SET_MM");
-    }
-    puts("ready");
-    fflush(stdout);
+}
+
+/* Waits until the pages of the other mapping are written, which never happens. */
+static void *map_again(void *file) {
+    mmap(0, SIZE, PROT_READ, MAP_PRIVATE, (intptr_t)file, 0);
+    return 0;
+}
+
+static void hang_environ(void) {
+    int file = open("fuse/file", O_RDWR), direct = open("fuse/file", O_RDONLY);
+    char *memory = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file < 0 || direct < 0 || memory == MAP_FAILED) fail("the file");
+    memory[0] = 1;
+    pthread_t thread;
+    pthread_create(&thread, 0, map_again, (void *)(intptr_t)direct);
+    usleep(200000);
+}
+
+static void hang_run(const char *folder) {
+    char text[4096];
+    sprintf(text, "lowerdir=%s/fuse,upperdir=%s/upper,workdir=%s/work", folder, folder, folder);
+    if (mount("none", "/run", "overlay", 0, text)) fail("overlay");
+}
+
+int main(int count, char **arguments) {
+    if (count != 3) fail("usage: hanging MODE FOLDER");
+    mount_at(arguments[2]);
+    if (!strcmp(arguments[1], "overlay")) hang_run(arguments[2]);
+    else hang_environ();
+    /* Not by stdio, which may need memory. */
+    if (write(1, "ready\n", 6) != 6) return 1;
     for (;;) pause();
 }

@@ -178,3 +178,65 @@ impl Leader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::process::CommandExt, process::Command};
+
+    use super::*;
+
+    /// A shell that leads a process group of its own, with a child.
+    fn group() -> io::Result<Child> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 1000 & wait"]).process_group(0).stdin(Stdio::null()).spawn()
+    }
+
+    fn named(pid: u32, started: u64) -> Option<Leader> {
+        Leader::named(&Root::live(), &[&pid.to_ne_bytes()[..], &started.to_ne_bytes()].concat())
+    }
+
+    #[test]
+    fn only_the_group_of_the_leader_is_killed() -> io::Result<()> {
+        let root = Root::live();
+        let mut shell = group()?;
+        let started = started(&root, shell.id()).ok_or(io::ErrorKind::NotFound)?;
+        // Its number was another program's before.
+        let earlier = named(shell.id(), started - 1).ok_or(io::ErrorKind::InvalidData)?;
+        assert!(earlier.pidfd.is_none());
+        earlier.kill_group(&root)?;
+        assert!(shell.try_wait()?.is_none(), "another program was killed");
+        named(shell.id(), started).ok_or(io::ErrorKind::InvalidData)?.kill_group(&root)?;
+        assert!(!shell.wait()?.success());
+        Ok(())
+    }
+
+    /// The leader was waited for, and its children run on: their group is known by its pidfd (Linux 6.9).
+    #[test]
+    fn a_group_without_its_leader_is_killed() -> io::Result<()> {
+        let root = Root::live();
+        let mut shell = group()?;
+        let started = started(&root, shell.id()).ok_or(io::ErrorKind::NotFound)?;
+        let leader = named(shell.id(), started).ok_or(io::ErrorKind::InvalidData)?;
+        let mut children = Vec::new();
+        while children.is_empty() {
+            children = of(&root, shell.id()).into_iter().filter(|(pid, _)| *pid != shell.id()).collect();
+        }
+        shell.kill()?;
+        shell.wait()?;
+        let knows_groups = leader.pidfd.as_ref().is_some_and(|pidfd| pidfd::kill_group(pidfd).is_ok());
+        leader.kill_group(&root)?;
+        let (pid, ticks) = children[0];
+        let begin = std::time::Instant::now();
+        while knows_groups && is_running(&root, &(&pid, &ticks)) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "its child runs on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        kill(&root, &children.into_iter().collect());
+        Ok(())
+    }
+
+    #[test]
+    fn a_leader_is_named_whole() {
+        assert!(Leader::named(&Root::live(), &[1; LEADER_BYTES - 1]).is_none());
+    }
+}
