@@ -29,7 +29,8 @@ pub struct ServerArguments {
     /// exists, or a line of its output matches REGEX
     #[arg(long, value_name = "[NAME=]PORT|FILE|REGEX", requires = "server")]
     ready: Vec<String>,
-    /// Start the server, and run --prepare and --cleanup, as this user; needs root
+    /// Start the server, and run --prepare and --cleanup, as this user, without root's variables, files and terminal;
+    /// needs root
     #[arg(long, value_name = "[NAME=]USER", requires = "server")]
     user: Vec<String>,
     /// Run this command before each start of the server, for example to restore its data; {port} as in --server.
