@@ -7,7 +7,10 @@ use hugewise_measure::{
     verdict::{MIN_CLAIMED_DIFFERENCE, Verdict},
 };
 
-use crate::output::words::{count, shortened};
+use crate::output::{
+    terminal::plain,
+    words::{count, shortened},
+};
 
 /// Figures without a fraction.
 const COUNTS: [&str; 2] = ["minor_faults", "major_faults"];
@@ -250,22 +253,14 @@ pub fn moment(unix_s: u64) -> String {
 
 /// A command line quoted for a shell, at most `longest` characters of it.
 pub fn command(words: &[String], longest: usize) -> String {
-    let words: Vec<String> = words.iter().map(|word| printable(word)).collect();
-    shortened(&shell::line(&words), longest)
+    shortened(&shell::line(words), longest)
 }
 
-/// Escapes control characters, which would control the terminal or break a table; lines are joined.
+/// Text of another program in one line.
 pub fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for (n, line) in text.lines().enumerate() {
-        if n > 0 {
-            safe.push(' ');
-        }
-        for c in if n > 0 { line.trim_start() } else { line }.chars() {
-            if c.is_control() { safe.extend(c.escape_default()) } else { safe.push(c) }
-        }
-    }
-    safe
+    let lines: Vec<&str> =
+        text.lines().enumerate().map(|(n, line)| if n > 0 { line.trim_start() } else { line }).collect();
+    plain(&lines.join(" "))
 }
 
 /// The result of one case as sentences, one for each kind of verdict. `rows`: the rows of the case with their
