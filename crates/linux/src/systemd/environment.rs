@@ -46,9 +46,14 @@ impl UnitEnvironment {
             let read = read_file(&path, may_be_missing);
             files.push(read.map_err(|why| Reason::new(format!("EnvironmentFile={path} of {unit}: {why}")))?);
         }
-        let assignments = words_of("Environment")?;
+        let of_all = ask(&["show", "--property", "Environment", "--value"])
+            .map(|answer| words(&answer).unwrap_or_default())
+            .map_err(|error| Reason::new(error.to_string()))?;
         let mut environment = UnitEnvironment { passed: words_of("PassEnvironment")?, ..Self::default() };
-        environment.assign(assignments.iter().filter_map(|word| word.split_once('=')));
+        // Those of all services (`systemctl set-environment`), which those of this one override.
+        for assignments in [of_all, words_of("Environment")?] {
+            environment.assign(assignments.iter().filter_map(|word| word.split_once('=')));
+        }
         for file in &files {
             environment.assign(file.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         }
