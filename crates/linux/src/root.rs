@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     capture::Capture,
-    sys::file::{self, in_root},
+    sys::file::{self, in_root, patient},
 };
 
 /// The folder in place of `/`.
@@ -132,7 +132,10 @@ impl Root {
     /// The whole file. Fails if it is longer than `limit` bytes.
     pub fn read_within(&self, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
-        let content = file::content(self.open(path)?, limit).map_err(|source| self.failed(path, source))?;
+        let content = match self.is_live() {
+            true => patient::read(&self.path(path), limit).map_err(|source| self.failed(path, source))?,
+            false => file::content(self.open(path)?, limit).map_err(|source| self.failed(path, source))?,
+        };
         self.record(|tape| tape.file(path, &content));
         Ok(content)
     }

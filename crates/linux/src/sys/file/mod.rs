@@ -8,6 +8,7 @@ mod folder;
 pub mod in_root;
 pub mod inside;
 mod output;
+pub mod patient;
 mod read;
 mod storage;
 mod write;
