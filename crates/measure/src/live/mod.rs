@@ -26,6 +26,8 @@ pub use rates::{rates, steady_after};
 
 /// Interval of the samples in a turn.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time that a pair may take beyond the limit of the experiment, when it was expected to end in time.
+const MAX_OVERTIME: Duration = Duration::from_millis(500);
 /// Shortest time between a transition and the begin of a turn that counts.
 const MIN_SETTLING: Duration = Duration::from_secs(1);
 /// Bounds of the time after each transition of the warm-up, from which the time until the rates are steady
@@ -85,7 +87,7 @@ pub trait LiveProcess {
 pub struct LiveSettings {
     /// Length of a turn.
     pub turn: Duration,
-    /// A pair that would not end by this time, from the begin on, is not started.
+    /// A pair that would not end by this time, from the begin on, is not started, and no work goes on beyond it.
     pub max_time: Duration,
     /// Exact number of pairs; `None` to end when the difference is known.
     pub pairs: Option<usize>,
@@ -216,7 +218,8 @@ impl<P: LiveProcess> Work<'_, P> {
 
     fn turn(&mut self, arm: usize, block: Option<usize>, comparison: &mut Comparison) -> Result<(), End> {
         self.switch(arm, comparison)?;
-        self.process.wait(self.settling);
+        let settling = self.settling.min(self.left());
+        self.process.wait(settling);
         self.ensure_goes_on()?;
         let begin = self.elapsed();
         let samples = self.samples(self.settings.turn)?;
@@ -255,14 +258,25 @@ impl<P: LiveProcess> Work<'_, P> {
             if left.is_zero() {
                 return Ok(samples);
             }
-            self.process.wait(left.min(SAMPLE_INTERVAL));
+            let time = left.min(SAMPLE_INTERVAL).min(self.left());
+            self.process.wait(time);
             self.ensure_goes_on()?;
             samples.push(self.process.sample());
         }
     }
 
     fn ensure_goes_on(&mut self) -> Result<(), End> {
-        self.process.must_end().map_or(Ok(()), |ending| Err(End::Now(ending)))
+        let ending = self.process.must_end().or_else(|| self.left().is_zero().then_some(Ending::OutOfTime));
+        ending.map_or(Ok(()), |ending| Err(End::Now(ending)))
+    }
+
+    /// The time until the experiment ends, also within a pair that takes longer than expected. With a number of pairs
+    /// there is no limit.
+    fn left(&self) -> Duration {
+        match self.settings.pairs {
+            None => (self.settings.max_time + MAX_OVERTIME).saturating_sub(self.elapsed()),
+            Some(_) => Duration::MAX,
+        }
     }
 
     fn elapsed(&self) -> Duration {

@@ -26,7 +26,7 @@ use hugewise_measure::{
         live::{Ending, Live},
     },
     experiment::{Progress, describe_machine},
-    live::{self, LiveSettings, Quantity},
+    live::{self, LiveProcess, LiveSettings, Quantity},
 };
 
 use self::{
@@ -126,7 +126,7 @@ pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) ->
     );
     let region =
         clap::ValueEnum::to_possible_value(&region).map_or_else(String::new, |it| it.get_name().to_owned());
-    let settings = LiveSettings {
+    let mut settings = LiveSettings {
         turn: options.turn,
         max_time: compare.max_time.unwrap_or(DEFAULT_LIMIT),
         pairs: compare.rounds,
@@ -135,6 +135,8 @@ pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) ->
     };
     let without =
         if has_metric { Vec::new() } else { figures::choose(&mut host, options.turn, &mut quantities) };
+    // The choice took a turn of it.
+    settings.max_time = settings.max_time.saturating_sub(host.now());
     let mut machine = machine::open_machine(&root, &format!("compare --live {pid}"), None)?;
     let mut comparison = comparison(compare, &root, &host, &quantities, &settings, &region);
     comparison.notes.extend(without);
