@@ -174,6 +174,9 @@ fn beginning(file: &File) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    use hugewise_linux::sys::process::effective_uid;
     use proptest::prelude::*;
 
     use super::*;
@@ -216,6 +219,63 @@ mod tests {
         let text = counters.and_then(|counters| counters.get("java.property.java.version"));
         assert_eq!(text, None);
         assert_eq!(PerformanceCounters::parse(&made(&[])).and_then(|none| none.gc_seconds()), None);
+    }
+
+    /// A tree with process 7 of user `uid`, whose file of counters `make` makes.
+    fn process(
+        uid: u32,
+        make: impl Fn(&Path) -> io::Result<()>,
+    ) -> Result<(tempfile::TempDir, Root), Box<dyn std::error::Error>> {
+        let dir = tempfile::tempdir()?;
+        let folder = dir.path().join("proc/7/root/tmp/hsperfdata_x");
+        fs::create_dir_all(&folder)?;
+        let status =
+            format!("Name:\tjava\nState:\tS\nUid:\t{uid}\t{uid}\t0\t0\nNSpid:\t7\t5\nVmSize:\t4 kB\n");
+        fs::write(dir.path().join("proc/7/status"), status)?;
+        fs::write(
+            dir.path().join("proc/7/stat"),
+            "7 (java) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 9 0 4711 0 0",
+        )?;
+        make(&folder.join("5"))?;
+        let root = Root::at(dir.path());
+        Ok((dir, root))
+    }
+
+    #[test]
+    fn only_a_file_of_the_process_is_read() -> Result<(), Box<dyn std::error::Error>> {
+        let ours = effective_uid();
+        let plain = |path: &Path| fs::write(path, made(&[("a", 7)]));
+        let (_dir, root) = process(ours, plain)?;
+        let mut file = CounterFile::open(&root, 7)?;
+        assert_eq!(file.read()?.and_then(|counters| counters.get("a")), Some(7));
+        assert_eq!(file.read()?.and_then(|counters| counters.get("a")), Some(7), "it is read again");
+        let refused = |uid, make: &dyn Fn(&Path) -> io::Result<()>| {
+            let (_dir, root) = process(uid, make)?;
+            Ok::<_, Box<dyn std::error::Error>>(CounterFile::open(&root, 7).is_err())
+        };
+        assert!(refused(ours + 1, &plain)?, "a file of another user");
+        assert!(refused(ours, &|path| symlink("/proc/self/pagemap", path))?, "a link");
+        assert!(refused(ours, &|path| Command::new("mkfifo").arg(path).status().map(drop))?, "a pipe");
+        assert!(refused(ours, &|path| fs::create_dir(path))?, "a folder");
+        assert!(refused(ours, &|_| Ok(()))?, "none");
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_that_shrinks_and_one_without_end_are_read() -> Result<(), Box<dyn std::error::Error>> {
+        let endless = |path: &Path| {
+            fs::write(path, made(&[("a", 7)]))?;
+            File::options().write(true).open(path)?.set_len(1 << 40)
+        };
+        let (dir, root) = process(effective_uid(), endless)?;
+        let mut file = CounterFile::open(&root, 7)?;
+        assert_eq!(file.read()?.and_then(|counters| counters.get("a")), Some(7));
+        let path = dir.path().join("proc/7/root/tmp/hsperfdata_x/5");
+        File::options().write(true).open(&path)?.set_len(40)?;
+        assert_eq!(file.read()?, None);
+        File::options().write(true).open(&path)?.set_len(0)?;
+        assert_eq!(file.read()?, None);
+        Ok(())
     }
 
     proptest! {
