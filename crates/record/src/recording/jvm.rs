@@ -12,7 +12,8 @@ use hugewise_jvm::regions::Heap;
 use hugewise_linux::{root::Root, sys::process::monotonic_ns};
 
 use super::{
-    jvm_reader::{JvmReader, Message},
+    jvm_messages::Message,
+    jvm_reader::JvmReader,
     model::{Evidence, JvmLog, JvmLogSource, Line},
     tail::Tail,
 };

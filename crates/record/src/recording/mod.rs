@@ -2,7 +2,9 @@
 
 mod events;
 mod jvm;
+mod jvm_messages;
 mod jvm_reader;
+mod jvm_work;
 mod model;
 mod reader;
 mod samples;
@@ -16,7 +18,7 @@ mod threads;
 mod touch_cost;
 mod writer;
 
-pub use jvm_reader::switch_off;
+pub use jvm_work::switch_off;
 pub(crate) use model::memory_waits_ns;
 pub use model::*;
 pub use reader::{Ending, Reader, RecordingError};
