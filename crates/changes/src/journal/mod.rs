@@ -99,9 +99,13 @@ impl Journal {
     ) -> Result<Journal, JournalError> {
         let store = Store::lock(dir)?;
         let machine = machine_lock(root, protected)?;
-        if let Some(record) = store.load()? {
-            return Err(JournalError::Unfinished(record.unfinished()));
-        }
+        let earlier = match store.load()? {
+            Some(record) if matches!(protected, Protected::Recordings) && record.has_only_logs() => {
+                Some(record)
+            }
+            Some(record) => return Err(JournalError::Unfinished(record.unfinished())),
+            None => None,
+        };
         // Its older values are needed at the end.
         store.applied()?;
         let place = Place { folder: dir.to_owned(), names: &[Store::RECORD] };
@@ -114,12 +118,16 @@ impl Journal {
             owner: std::process::id(),
             purpose: purpose.to_owned(),
             entries: Vec::new(),
-            jvm_logs: Vec::new(),
+            // A JVM that keeps its log on delays no other recording; the log stays in the journal.
+            jvm_logs: earlier.as_ref().map(|earlier| earlier.jvm_logs.clone()).unwrap_or_default(),
             memory: Vec::new(),
             units: Vec::new(),
             unreadable: Vec::new(),
         };
         store.save(&record)?;
+        if let Some(earlier) = earlier {
+            store.remove_scratch(&earlier);
+        }
         let scratch = store.scratch(&record);
         file::private_dir(&scratch).map_err(|source| JournalError::File { path: scratch, source })?;
         Ok(Journal { root: root.clone(), store, _machine: machine, record, closed: false })
@@ -187,6 +195,11 @@ impl Journal {
             (change.now, change.from) = (Some(to), Some(reads));
         }
         Ok(())
+    }
+
+    /// The logs in the journal. Those of a new journal could not be switched off by earlier recordings.
+    pub fn jvm_logs(&self) -> &[JvmLog] {
+        &self.record.jvm_logs
     }
 
     /// Saves the log to the journal; call it before the log is switched on.

@@ -44,6 +44,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether nothing but logs of JVMs is to be undone.
+    pub(super) fn has_only_logs(&self) -> bool {
+        let others = self.entries.len() + self.memory.len() + self.units.len() + self.unreadable.len();
+        others == 0 && !self.jvm_logs.is_empty()
+    }
+
     /// A sentence on the run and the number of settings that are not restored.
     pub fn unfinished(&self) -> String {
         let entries = self.entries.len() + self.jvm_logs.len() + self.memory.len() + self.units.len();

@@ -47,6 +47,27 @@ fn a_jvm_log_stays_in_the_journal_until_it_is_off() -> TestResult {
 }
 
 #[test]
+fn a_log_that_stays_on_delays_no_other_recording() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let root = machine(dir.path())?;
+    let state = dir.path().join("state");
+    with_a_process(&root)?;
+    let log = JvmLog::of(&root, 7, "/tmp/.hugewise-1.log".to_owned()).ok_or("no such process")?;
+    let mut first = Journal::open_recording(&root, &state, "record")?;
+    first.note_jvm_log(log.clone())?;
+    let scratch = first.scratch();
+    assert_eq!(first.close().jvm_logs_left.len(), 1);
+    let second = Journal::open_recording(&root, &state, "record")?;
+    assert_eq!(second.jvm_logs(), [log.clone()]);
+    assert!(!scratch.exists() && second.scratch().exists());
+    assert_eq!(second.close().jvm_logs_left.len(), 1, "it is still in the journal");
+    let heard = ProcessUndo { switch_off: &|_| Ok(()), ..ProcessUndo::default() };
+    assert_eq!(restore_with(&root, &state, &undoing(heard))?.jvm_logs, [log]);
+    assert_eq!(restore(&root, &state, ForeignChanges::Leave)?, Restored::default());
+    Ok(())
+}
+
+#[test]
 fn memory_of_a_process_stays_in_the_journal_until_it_is_put_back() -> TestResult {
     let dir = tempfile::tempdir()?;
     let root = machine(dir.path())?;

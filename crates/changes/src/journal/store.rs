@@ -190,8 +190,13 @@ impl Store {
 
     /// Removes the journal and its folder.
     pub(super) fn clear(&self, record: &Record) -> Result<(), JournalError> {
-        let _ = fs::remove_dir_all(self.scratch(record));
+        self.remove_scratch(record);
         self.remove(Store::RECORD)
+    }
+
+    /// Removes the private folder of a run.
+    pub(super) fn remove_scratch(&self, record: &Record) {
+        let _ = fs::remove_dir_all(self.scratch(record));
     }
 
     pub(super) fn scratch(&self, record: &Record) -> PathBuf {

@@ -88,6 +88,7 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         Err(error) if error.is_of_another() => return Err(error.into()),
         journal => journal,
     };
+    let earlier = journal.as_ref().map(|journal| journal.jvm_logs().to_vec()).unwrap_or_default();
     let assignment = Assignment {
         target,
         output: &output,
@@ -98,7 +99,8 @@ pub fn run(record: &Record, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let recorded = recording::record(&root, &mut journal, &assignment, &interrupt, say);
     // Settings are restored before the result is printed.
     // A JVM that has not stopped its log was asked to: it may not answer, and this command is to end.
-    let restored = journal.map(Journal::close).unwrap_or_default();
+    let mut restored = journal.map(Journal::close).unwrap_or_default();
+    restored.jvm_logs_left.retain(|left| !earlier.contains(&left.log));
     let recorded = recorded?;
     if record.json {
         print_json(&json::text(&RecordReport::of(&recorded, &output))?)?;
