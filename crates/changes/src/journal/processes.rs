@@ -16,11 +16,11 @@ use hugewise_linux::{
 use super::RUN_VARIABLE;
 
 /// Longest wait for one process, among those of all users.
-const FIRST_TIME_LIMIT: Duration = Duration::from_millis(20);
+const FIRST_TIME_LIMIT: Duration = Duration::from_millis(50);
 /// Longest wait for the processes that did not answer in this time, all together.
 const SECOND_TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Largest number of processes that are waited for at once.
-const MAX_AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 32;
 /// A process id, and whether the process has been ended.
 const ANSWER_BYTES: usize = 5;
 
