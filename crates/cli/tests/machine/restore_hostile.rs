@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hugewise_linux::{root, settings::Setting};
+
 use crate::{
     TestResult, Trial,
     compiling::compile,
@@ -138,9 +140,10 @@ fn environments_that_hang() -> TestResult {
 fn foreign_user_namespaces() -> TestResult {
     let _undo = Undo;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let now = Setting::ThpDefrag.read(&root::Root::live())?;
     let journal = format!(
         r#"{{"boot_id": "{}", "run_id": "1", "owner": 1, "purpose": "forged",
-            "entries": [{{"setting": "thp_defrag", "was": "always"}}]}}"#,
+            "entries": [{{"setting": "thp_defrag", "was": "{now}", "now": "{now}"}}]}}"#,
         boot.trim()
     );
     let script = "mount -t tmpfs none /run && mkdir -m 700 /run/hugewise && echo \"$0\" > /run/hugewise/journal.json \

@@ -131,6 +131,9 @@ impl Content {
 /// memory from others.
 fn check(root: &Root, kept: &ChangedSetting) -> Result<(), String> {
     let (setting, was) = (kept.entry.setting, kept.entry.was.as_str());
+    if kept.now.is_none() {
+        return Err(format!("the value that the {setting} was set to is not in it"));
+    }
     let invalid = || format!("the value of the {setting} before is not valid");
     if let Setting::TraceInstance { .. } = setting {
         return if was == tracefs::ABSENT { Ok(()) } else { Err(invalid()) };

@@ -139,6 +139,11 @@ fn its_values_are_checked() -> TestResult {
         assert_eq!(restore(&of.root, &of.state, ForeignChanges::Leave)?, Restored::default());
     }
     let of = Machines::new()?;
+    // Without the value that it left, another program may have set it.
+    of.killed(|text| text.replacen("\"now\": \"100\"", "\"other\": \"100\"", 1))?;
+    assert!(of.restore(DamagedFiles::Keep)?.elsewhere.is_some_and(|left| left.contains("not in it")));
+    assert_eq!(of.values()?, ["100", "7"]);
+    let of = Machines::new()?;
     // Another program has changed it since.
     of.killed(|text| text)?;
     fs::write(of.root.path(pool()?.path()), "70\n")?;
