@@ -146,7 +146,7 @@ fn of_another_user() -> TestResult {
 /// Root in a mount namespace of its own, with an empty /run; then `script`.
 fn container(words: &[&str], script: &str) -> Result<Hostile, Box<dyn Error>> {
     let script = format!(
-        "set -e; mount -t tmpfs none /run; mkdir -p /run/hugewise/recording; {script}; echo ready; exec sleep 600"
+        "set -e; mount -t tmpfs none /run; mkdir -p /run/hugewise/recording; {script}; echo ready; exec setpriv --pdeathsig KILL sleep 600"
     );
     Hostile::start(Command::new("unshare").args(words).args(["-m", "sh", "-c", &script]))
 }

@@ -30,7 +30,7 @@ pub fn forgery(place: &Place, purpose: &str, more: &str) -> Result<[Hostile; 2],
     let image = place.hostile("image", &["hidden", "environ", &journal(purpose)?])?;
     let script = format!(
         "set -e; mount -t tmpfs none /run; mkdir /run/hugewise; touch /run/hugewise/journal.json
-         mount --bind /proc/{}/environ /run/hugewise/journal.json; {more}; echo ready; exec sleep 600",
+         mount --bind /proc/{}/environ /run/hugewise/journal.json; {more}; echo ready; exec setpriv --pdeathsig KILL sleep 600",
         image.pid
     );
     Ok([place.namespace(&script)?, image])

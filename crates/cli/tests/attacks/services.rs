@@ -133,13 +133,13 @@ fn run_unit(booted: &Systemd) -> Result<EndedProcess, Box<dyn Error>> {
 }
 
 fn line_feeds() -> TestResult {
-    let (unit, _classes) = sleeping("Environment=\"JAVA_TOOL_OPTIONS=-Dkept=a\\nINJECTED=1\\n\\\"x\"")?;
+    let (unit, _classes) = sleeping("Environment=\"JAVA_TOOL_OPTIONS='-Dkept=a\\nINJECTED=1\\n\\\"x'\"")?;
     let booted = Systemd::boot(UNIT, &unit)?;
     let ran = run_unit(&booted)?;
     let pid = booted.systemctl(&["show", "--property=MainPID", "--value", UNIT])?;
     let variables = booted.output("cat", &[&format!("/proc/{}/environ", pid.trim())])?;
     let options = variables.split('\0').find_map(|variable| variable.strip_prefix("JAVA_TOOL_OPTIONS="));
-    let is_kept = options.is_some_and(|options| options.starts_with("-Dkept=a\nINJECTED=1\n\"x"));
+    let is_kept = options.is_some_and(|options| options.starts_with("'-Dkept=a\nINJECTED=1\n\"x'"));
     if !is_kept || variables.split('\0').any(|variable| variable.starts_with("INJECTED")) {
         return Err(format!("a line feed ends a variable: {variables:?}; {ran:?}").into());
     }

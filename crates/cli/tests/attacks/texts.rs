@@ -10,7 +10,7 @@ use crate::{
     needs::Need::{MemoryGroup, Thp},
     reading::each,
     start::{hugewise, program},
-    terminals::{NAME, plain},
+    terminals::{NAME, of_hugewise, plain},
     waiting::metrics,
 };
 
@@ -189,12 +189,7 @@ fn progress() -> TestResult {
         .map(|arguments| {
             let mut command = Command::new(place.helper("terminal")?);
             let said = ends_within(COMPARED, command.arg(program()).args(*arguments))?.stdout;
-            // A terminal's own sequences are allowed, not those of the name.
-            let parts = ["\u{1b}]0;", "\u{7}", "\u{9b}", "\u{202e}"];
-            match parts.iter().find(|part| said.contains(**part)) {
-                Some(part) => Err(format!("{arguments:?} prints {part:?} on a terminal").into()),
-                None => Ok(()),
-            }
+            of_hugewise(arguments, &said)
         }),
     )
 }

@@ -188,7 +188,9 @@ fn killed() -> TestResult {
     let first_ended = begin.elapsed() < AT_ONCE;
     within(AT_ONCE, &["restore"])?.ended_with(0)?;
     let left: Vec<&str> = all.lines().filter(alive).collect();
-    let _ = Command::new("kill").args(["-s", "KILL"]).args(&left).status();
+    if !left.is_empty() {
+        Command::new("kill").args(["-s", "KILL"]).args(&left).status()?;
+    }
     if first_ended && left.is_empty() {
         Ok(())
     } else {

@@ -2,6 +2,7 @@
    this name in /proc/PID is TEXT, or as long as BYTES (a number), all of it zeros. With `hidden` before them the process
    is not dumpable: its files in /proc then belong to root. Prints `ready PID`. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ static uint64_t field(const char *stat, int number)
 
 int main(int count, char **words)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     int hidden = count > 1 && !strcmp(words[1], "hidden");
     if (count < 3 + hidden) return 2;
     const char *which = words[1 + hidden], *content = words[2 + hidden];

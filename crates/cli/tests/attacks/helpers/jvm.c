@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -85,6 +86,7 @@ static void *answer(void *argument)
 
 int main(void)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     how = getenv("HOW");
     if (!how || !getenv("FOLDER")) return 2;
     signal(SIGPIPE, SIG_IGN);

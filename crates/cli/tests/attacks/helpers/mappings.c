@@ -2,10 +2,12 @@
    a path of almost 4 KiB. Prints `ready PID`. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@ static void fail(const char *what)
 
 int main(int count, char **words)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (count < 3 || chdir(words[2])) return 2;
     long mappings = atol(words[1]);
     char name[200];

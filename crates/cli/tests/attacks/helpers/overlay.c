@@ -100,6 +100,7 @@ int main(int count, char **words)
     const char *folder = words[2];
     char text[4096];
     become_root_of_own_namespaces();
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* cleared by the new user namespace */
     device = open(words[1], O_RDWR | O_CLOEXEC);
     if (device < 0) fail(words[1]);
     if (mount("hostile", folder, "tmpfs", 0, NULL)) fail("tmpfs");

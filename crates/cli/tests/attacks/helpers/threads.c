@@ -2,8 +2,10 @@
    `ready PID`. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static void *short_life(void *none)
@@ -24,6 +26,7 @@ static void *start_threads(void *none)
 
 int main(int count, char **words)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     pthread_t thread;
     for (int left = count > 1 ? atoi(words[1]) : 1; left; left--) pthread_create(&thread, NULL, start_threads, NULL);
     printf("ready %d\n", getpid());
