@@ -26,10 +26,11 @@ pub fn trials() -> Vec<Trial> {
     vec![
         attack("counters: links, pipes and files without end", &[MemoryGroup, Thp], counters)
             .representing(false),
-        attack("files: argument files of another user's command line", &[MemoryGroup], argument_files),
-        attack("files: a library with endless tables", &[MemoryGroup, Thp], library),
+        attack("files: argument files of another user's command line", &[MemoryGroup], argument_files)
+            .representing(false),
+        attack("files: a library with endless tables", &[MemoryGroup, Thp], library).representing(false),
         attack("files: an attach socket that is another's", &[], another_socket),
-        attack("files: mappings with names of 4 KiB", &[MemoryGroup, Thp], mappings),
+        attack("files: mappings with names of 4 KiB", &[MemoryGroup, Thp], mappings).representing(false),
     ]
 }
 

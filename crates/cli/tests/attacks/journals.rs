@@ -29,13 +29,16 @@ const SECRET: &str = "SECRET-OF-ROOT";
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        attack("journals: damaged ones have a way out that loses nothing", &[], damaged),
-        attack("journals: links, pipes, folders and files without end", &[MemoryGroup], of_another_kind),
+        attack("journals: damaged ones have a way out that loses nothing", &[], damaged).representing(false),
+        attack("journals: links, pipes, folders and files without end", &[MemoryGroup], of_another_kind)
+            .representing(false),
         attack("journals: those of other users", &[], of_another_user),
-        attack("journals: links and pipes in a container's /run", &[MemoryGroup, Namespaces], in_containers),
+        attack("journals: links and pipes in a container's /run", &[MemoryGroup, Namespaces], in_containers)
+            .representing(false),
         attack("journals: those of root in a foreign user namespace", &[Namespaces], foreign),
-        attack("outputs: files that another user has made", &[], outputs),
-        attack("outputs: a capture into a folder with links of another user", &[], capture),
+        attack("outputs: files that another user has made", &[], outputs).representing(false),
+        attack("outputs: a capture into a folder with links of another user", &[], capture)
+            .representing(false),
     ]
 }
 

@@ -27,7 +27,8 @@ pub fn trials() -> Vec<Trial> {
     vec![
         attack("reading: restore beside an endless environment", &[MemoryGroup, Pool], environment),
         attack("reading: an endless command line", &[MemoryGroup, Thp], command_line),
-        attack("reading: a tree with links to files of this machine", &[MemoryGroup], tree_of_links),
+        attack("reading: a tree with links to files of this machine", &[MemoryGroup], tree_of_links)
+            .representing(false),
         attack("reading: a plan without end", &[MemoryGroup], plan_without_end),
     ]
 }

@@ -30,10 +30,10 @@ pub fn trials() -> Vec<Trial> {
     vec![
         attack("remains: a page at the pipe of another user", &[], pipe),
         attack("remains: a report at the link or pipe of another user", &[], report),
-        attack("remains: a page of another process is private", &[Thp], private_page),
+        attack("remains: a page of another process is private", &[Thp], private_page).representing(false),
         attack("remains: the guard and a number that another program has", &[Namespaces], reused)
             .representing(false),
-        attack("remains: root's cache in a folder of a user", &[Java], cache),
+        attack("remains: root's cache in a folder of a user", &[Java], cache).representing(false),
     ]
 }
 

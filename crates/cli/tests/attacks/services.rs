@@ -35,7 +35,8 @@ const HEAD: &str = "[Unit]\nDefaultDependencies=no\n[Service]\n";
 pub fn trials() -> Vec<Trial> {
     let booted = [Thp, Java, Namespaces, HasSystemd];
     vec![
-        attack("services: the environment of a process of the service", &booted, environment),
+        attack("services: the environment of a process of the service", &booted, environment)
+            .representing(false),
         attack("services: a worker of another user that looks like a JVM", &booted, worker)
             .representing(false),
         attack("services: values with line feeds", &booted, line_feeds).representing(false),

@@ -16,8 +16,8 @@ pub const NAME: &str = "\u{1b}]0;t\u{7}\u{9b}1m\u{202e}";
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        attack("terminals: the name of a process", &[Thp], names),
-        attack("terminals: answers of a JVM", &[], answers),
+        attack("terminals: the name of a process", &[Thp], names).representing(false),
+        attack("terminals: answers of a JVM", &[], answers).representing(false),
         attack("terminals: output of a server", &[], server),
         attack("terminals: JSON on a terminal", &[], json),
     ]

@@ -16,10 +16,10 @@ use crate::{
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        attack("texts: names of files, units and folders", &[], names),
+        attack("texts: names of files, units and folders", &[], names).representing(false),
         attack("texts: logs with control sequences", &[], logs),
         attack("texts: recordings and plans with control sequences", &[], documents),
-        attack("texts: the name of a control group", &[MemoryGroup], group),
+        attack("texts: the name of a control group", &[MemoryGroup], group).representing(false),
         attack("texts: pages and commands of metrics", &[Thp], sources),
         attack("texts: progress on a terminal", &[Thp], progress).representing(false),
     ]

@@ -24,9 +24,11 @@ use crate::{
 pub fn trials() -> Vec<Trial> {
     vec![
         attack("trees: pipes, devices and files without end", &[MemoryGroup], entries).representing(false),
-        attack("trees: links in a circle, and folders that are links", &[MemoryGroup], circles),
-        attack("trees: logs and recordings without end", &[MemoryGroup], logs),
-        attack("trees: the wait for a pipe without writer ends at an interrupt", &[], pipes),
+        attack("trees: links in a circle, and folders that are links", &[MemoryGroup], circles)
+            .representing(false),
+        attack("trees: logs and recordings without end", &[MemoryGroup], logs).representing(false),
+        attack("trees: the wait for a pipe without writer ends at an interrupt", &[], pipes)
+            .representing(false),
     ]
 }
 

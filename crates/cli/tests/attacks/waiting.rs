@@ -32,8 +32,9 @@ pub const SLEEP: &str =
 pub fn trials() -> Vec<Trial> {
     vec![
         attack("waiting: record and restore with a full attach socket", &[], full_socket),
-        attack("waiting: a JVM that is stopped", &[Java], stopped_jvm),
-        attack("waiting: record of a JVM without attach mechanism", &[Java], unattachable),
+        attack("waiting: a JVM that is stopped", &[Java], stopped_jvm).representing(false),
+        attack("waiting: record of a JVM without attach mechanism", &[Java], unattachable)
+            .representing(false),
         attack("waiting: record of threads that start without pause", &[], threads).representing(false),
         attack("waiting: metrics that come byte by byte", &[Thp], slow_metrics).representing(false),
         attack("waiting: a rehearsed java that leaves a daemon", &[Java], daemon).representing(false),
