@@ -165,10 +165,12 @@ fn privileges() -> TestResult {
 
 fn killed() -> TestResult {
     let place = Place::new()?;
-    let pids = place.of_user()?.join("pids");
+    let folder = place.of_user()?;
+    let (pids, first) = (folder.join("pids"), folder.join("first"));
     // One child in the group, one that leaves it.
     let child = format!("sh -c 'echo $$ >> {}; exec sleep 300'", pids.display());
-    let text = format!("#!/bin/sh\n{child} &\nsetsid {child} &\nexec {child}\n");
+    let text =
+        format!("#!/bin/sh\necho $$ > {}\n{child} &\nsetsid {child} &\nexec {child}\n", first.display());
     let server = place.script("server", &text)?;
     let mut command = hugewise(&[]);
     command.args(served(&server, &[])?);
@@ -181,8 +183,8 @@ fn killed() -> TestResult {
         fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with("sleep"))
     };
     // The first process ends by its death signal.
-    let (all, begin) = (started(), Instant::now());
-    while all.lines().last().is_some_and(|last| alive(&last)) && begin.elapsed() < AT_ONCE {
+    let (all, first, begin) = (started(), fs::read_to_string(first)?, Instant::now());
+    while alive(&first.trim()) && begin.elapsed() < AT_ONCE {
         thread::sleep(Duration::from_millis(20));
     }
     let first_ended = begin.elapsed() < AT_ONCE;
@@ -194,6 +196,6 @@ fn killed() -> TestResult {
     if first_ended && left.is_empty() {
         Ok(())
     } else {
-        Err(format!("processes of the server remain: {left:?}").into())
+        Err(format!("the server ended: {first_ended}; these remain after restore: {left:?}").into())
     }
 }
