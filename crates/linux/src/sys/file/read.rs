@@ -57,6 +57,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     let has_end = kind.is_char_device() && (file.is_terminal() || is_null());
     match kind.is_file() || kind.is_fifo() || has_end {
         true => Ok(file),
+        false if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         false => Err(io::Error::other("neither a file nor a pipe")),
     }
 }
