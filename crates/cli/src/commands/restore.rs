@@ -47,8 +47,7 @@ Examples:
   sudo hugewise restore               restore all settings, end processes of a killed comparison
   sudo hugewise restore --json        print the result as JSON
   sudo hugewise restore --force       also settings that another program changed since
-  sudo hugewise restore --set-aside   also move damaged files of the journal away, to
-                                      /run/hugewise/journal.damaged-TIME
+  sudo hugewise restore --set-aside   also rename damaged files of the journal
   sudo hugewise restore --persisted   also remove the files that apply the settings at boot
 
 Exit status: 0 all settings are restored; 1 a setting could not be restored, was skipped because

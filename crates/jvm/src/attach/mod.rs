@@ -15,12 +15,12 @@ mod tests;
 
 use std::{
     cell::{Cell, RefCell},
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io,
     os::{
         fd::AsRawFd,
         unix::{
-            fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+            fs::{FileTypeExt, MetadataExt},
             net::UnixStream,
         },
     },
@@ -33,7 +33,12 @@ use hugewise_linux::{
     proc::{halted, smaps},
     reading::Reason,
     root::Root,
-    sys::{aside::Deadline, conversation, file::inside, process},
+    sys::{
+        aside::Deadline,
+        conversation,
+        file::{self, inside},
+        process,
+    },
 };
 
 use crate::regions::jvm::flag_is_set;
@@ -280,14 +285,13 @@ impl AttachFile {
     /// Creates the file at the first possible path. An existing file or symbolic link is never followed or
     /// used.
     fn create(pid: u32, [first, second]: [PathBuf; 2]) -> Result<AttachFile, AttachError> {
-        let create =
-            |place: PathBuf| match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
-                Ok(_) => Ok(AttachFile(place)),
-                Err(source) => {
-                    let name = place.file_name().unwrap_or_default().to_string_lossy();
-                    Err(AttachError::Io { pid, step: format!("creating {name}"), source })
-                }
-            };
+        let create = |place: PathBuf| match file::create_new(&place, 0o600) {
+            Ok(_) => Ok(AttachFile(place)),
+            Err(source) => {
+                let name = place.file_name().unwrap_or_default().to_string_lossy();
+                Err(AttachError::Io { pid, step: format!("creating {name}"), source })
+            }
+        };
         create(first).or_else(|_| create(second))
     }
 }

@@ -17,14 +17,17 @@ use hugewise_jvm::{
     collector::Collector,
     flags,
     jdks::{self, Environment, Jdk},
-    launch::LaunchLine,
+    launch::{LaunchLine, read_option_file},
     log_control,
 };
 use hugewise_linux::{
     interrupt::Interrupt,
     proc::process::ProcessError,
     root::Root,
-    sys::process::{Program, thread_id},
+    sys::{
+        file,
+        process::{Program, thread_id},
+    },
     tracefs::TracefsError,
 };
 
@@ -145,21 +148,20 @@ fn start(means: &mut Sources, program: &OsStr, arguments: &[OsString]) -> Result
 ///
 /// Command lines with a wrapper stay as they are: the wrapper may switch to a user who cannot write there,
 /// and a JVM that cannot write its log does not start.
-fn with_log(command: &[OsString], file: &Path) -> Option<(Vec<OsString>, File)> {
+fn with_log(command: &[OsString], path: &Path) -> Option<(Vec<OsString>, File)> {
     let words: Vec<String> =
         command.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
-    let line = LaunchLine::parse(&words, &|name| fs::read_to_string(name))?.ok()?;
+    let line = LaunchLine::parse(&words, &read_option_file)?.ok()?;
     if !line.wrapper.is_empty() || Some(&line.java) != words.first() {
         return None;
     }
     let major = major(&line).filter(|major| *major >= FIRST_JDK_WITH_XLOG)?;
-    let options =
-        line.effective(Some(major), &|name| env::var(name).ok(), &|name| fs::read_to_string(name)).ok()?;
+    let options = line.effective(Some(major), &|name| env::var(name).ok(), &read_option_file).ok()?;
     let is_on = |flag: &str| options.switch(flag).is_some_and(|(on, _)| on);
     let is_zgc = Collector::selected(is_on) == Some(Collector::Z);
-    let log = File::options().create_new(true).read(true).append(true).open(file).ok()?;
+    let log = file::create_new(path, 0o600).ok()?;
     let mut command = command.to_vec();
-    command.insert(1, log_control::option(file, is_zgc).into());
+    command.insert(1, log_control::option(path, is_zgc).into());
     Some((command, log))
 }
 
