@@ -69,9 +69,10 @@ pub const IN_PLACE: [(&str, Make); 6] = [
 
 fn counters() -> TestResult {
     let place = Place::new()?;
-    let jvm = place.jvm("closed")?;
-    let pid = jvm.pid();
-    let live = ["compare", "--live", &pid, "--region", "all", "--turn", "1", "--max-time"];
+    // With memory to move, so that it is compared.
+    let hostile = place.hostile("memory", &["64"])?;
+    let pid = hostile.pid();
+    let live = ["compare", "--live", &pid, "--turn", "1", "--max-time"];
     each(IN_PLACE.iter().map(|(what, make)| {
         let folder = Counters::of_user()?;
         let file = folder.0.join(&pid);
