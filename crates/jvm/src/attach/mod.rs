@@ -46,7 +46,7 @@ use crate::regions::jvm::flag_is_set;
 /// Longest time until a JVM opens its socket; a long time to safepoint delays it.
 const SOCKET_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Longest conversation with a JVM: the limit of its answers together.
-pub const TIME_LIMIT: Duration = Duration::from_secs(20);
+pub const TIME_LIMIT: Duration = Duration::from_secs(15);
 /// Largest answer, in bytes: the memory map of a process with 10,000 threads has a few megabytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// `SigCgt` has signal n at bit n - 1.

@@ -9,7 +9,7 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-use super::{JvmIdentity, is_libjvm, memory::ProcessMemory, vm_structs::Image};
+use super::{JvmIdentity, aside, is_libjvm, memory::ProcessMemory, vm_structs::Image};
 use crate::collector::Collector;
 
 const MAX_FLAGS: u64 = 10_000;
@@ -50,7 +50,8 @@ pub fn is_hotspot(root: &Root, pid: u32) -> bool {
     let maps = root.read(format!("proc/{pid}/maps"));
     let Some(vmas) = maps.ok().and_then(|maps| smaps::parse(&maps).ok()) else { return false };
     let Some(library) = vmas.iter().find(|vma| is_libjvm(&vma.name)) else { return false };
-    !root.is_live() || Image::load(&ProcessMemory::of(root, pid, &vmas), library.addresses.start).is_ok()
+    let has_tables = || Image::load(&ProcessMemory::of(root, pid, &vmas), library.addresses.start).is_ok();
+    !root.is_live() || aside::answer(aside::READING_LIMIT, has_tables).unwrap_or(false)
 }
 
 /// Whether the flag of type `bool` is set in the JVM of process `pid`; `None` if that cannot be read.

@@ -7,7 +7,7 @@ use std::{
     io,
     ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use hugewise_linux::{
@@ -182,12 +182,15 @@ impl<'a> ProcessMemory<'a> {
     /// File of a mapping, verified by its inode: the process may have put another file there.
     fn open(&self, vma: &Vma) -> Option<File> {
         let Range { start, end } = vma.addresses;
-        let exactly = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
-        let by_name = || inside::open(Path::new(&format!("/proc/{}/root", self.pid)), Path::new(&vma.name));
-        [file::open(Path::new(&exactly)), by_name()]
-            .into_iter()
-            .flatten()
-            .find(|file| file.metadata().is_ok_and(|found| found.ino() == vma.inode))
+        let exactly = PathBuf::from(format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid));
+        // Checked before it is opened: opening a device has effects of its own.
+        let exactly = exactly.metadata().and_then(|found| match found.is_file() {
+            true => file::open(&exactly),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        });
+        let by_name = |_| inside::open(Path::new(&format!("/proc/{}/root", self.pid)), Path::new(&vma.name));
+        let file = exactly.or_else(by_name).ok()?;
+        file.metadata().is_ok_and(|found| found.ino() == vma.inode).then_some(file)
     }
 }
 
