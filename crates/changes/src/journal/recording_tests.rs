@@ -57,6 +57,7 @@ fn a_log_that_stays_on_delays_no_other_recording() -> TestResult {
     first.note_jvm_log(log.clone())?;
     let scratch = first.scratch();
     assert_eq!(first.close().jvm_logs_left.len(), 1);
+    fs::write(root.path("proc/sys/kernel/random/uuid"), "another\n")?;
     let second = Journal::open_recording(&root, &state, "record")?;
     assert_eq!(second.jvm_logs(), [log.clone()]);
     assert!(!scratch.exists() && second.scratch().exists());
