@@ -21,8 +21,19 @@ const FIRST_TIME_LIMIT: Duration = Duration::from_millis(50);
 const SECOND_TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Largest number of processes that are waited for at once.
 const MAX_AT_ONCE: usize = 32;
-/// A process id, and whether the process has been ended.
+/// A process id, and what was found.
 const ANSWER_BYTES: usize = 5;
+
+/// What was found of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// It is not of the run, or has ended by itself.
+    Other = 0,
+    /// It was ended.
+    Ended = 1,
+    /// Its environment does not answer.
+    Unread = 2,
+}
 
 /// What was found of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +55,8 @@ pub fn end_processes_of(root: &Root, run_id: &str, deadline: &Deadline<'_>) -> R
     let mut slow = Vec::new();
     while !left.is_empty() {
         // Each answer begins with the process that is read next: the last of them is the one that does not answer.
-        match pass(root, &marker, &mut left, deadline, &mut found.ended) {
-            Ok(None) => {}
-            Ok(Some(pid)) => slow.push(pid),
+        match pass(root, &marker, &mut left, deadline, &mut found.ended, &mut slow) {
+            Ok(()) => {}
             Err(_) => {
                 found.unread = left.len();
                 break;
@@ -75,31 +85,32 @@ fn is_of_root(root: &Root, pid: u32) -> bool {
 }
 
 /// Ends the processes of the run among `left`, in order, and removes those that were read from it. Stops at one that
-/// does not answer in time, which it removes and returns.
+/// does not answer in time, which it moves to `slow`.
 fn pass(
     root: &Root,
     marker: &str,
     left: &mut Vec<u32>,
     deadline: &Deadline<'_>,
     ended: &mut Vec<u32>,
-) -> io::Result<Option<u32>> {
+    slow: &mut Vec<u32>,
+) -> io::Result<()> {
     deadline.left()?;
     let mut aside =
         Aside::start(&[], |answers| left.iter().try_for_each(|pid| end_one(root, marker, *pid, answers)))?;
     for at in 0..left.len() {
         match next(&mut aside, &deadline.at_most(FIRST_TIME_LIMIT)) {
-            Ok((pid, true)) => ended.push(pid),
-            Ok((_, false)) => {}
+            Ok((pid, Found::Ended)) => ended.push(pid),
+            Ok((pid, Found::Unread)) => slow.push(pid),
+            Ok((_, Found::Other)) => {}
             Err(error) => {
-                let slow = left[at];
-                left.drain(..=at);
+                slow.extend(left.drain(..=at).next_back());
                 deadline.left()?;
-                return if error.kind() == io::ErrorKind::TimedOut { Ok(Some(slow)) } else { Err(error) };
+                return if error.kind() == io::ErrorKind::TimedOut { Ok(()) } else { Err(error) };
             }
         }
     }
     left.clear();
-    Ok(None)
+    Ok(())
 }
 
 /// Tries processes again that were slow, all at the same time; returns the number of those that do not answer.
@@ -110,9 +121,9 @@ fn again(root: &Root, marker: &str, slow: &[u32], deadline: &Deadline<'_>, ended
     let mut unread = 0;
     for aside in asides {
         match aside.map(|mut aside| next(&mut aside, &deadline)) {
-            Some(Ok((pid, true))) => ended.push(pid),
-            Some(Ok((_, false))) => {}
-            Some(Err(_)) | None => unread += 1,
+            Some(Ok((pid, Found::Ended))) => ended.push(pid),
+            Some(Ok((_, Found::Other))) => {}
+            Some(Ok((_, Found::Unread)) | Err(_)) | None => unread += 1,
         }
     }
     unread
@@ -120,20 +131,29 @@ fn again(root: &Root, marker: &str, slow: &[u32], deadline: &Deadline<'_>, ended
 
 /// Ends a process if it is one of the run.
 fn end_one(root: &Root, marker: &str, pid: u32, answers: &mut Answers) -> io::Result<()> {
-    let carries_it = || {
-        let environ = root.read_bytes(format!("proc/{pid}/environ"));
-        environ.is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry == marker.as_bytes()))
+    let mut found = Found::Other;
+    let carries_it = || match root.read_bytes(format!("proc/{pid}/environ")).map_err(io::Error::from) {
+        Ok(environ) => environ.split(|byte| *byte == 0).any(|entry| entry == marker.as_bytes()),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::TimedOut {
+                found = Found::Unread;
+            }
+            false
+        }
     };
-    let is_ended = process::kill_process(pid, carries_it).is_ok();
+    if process::kill_process(pid, carries_it).is_ok() {
+        found = Found::Ended;
+    }
     let [a, b, c, d] = pid.to_ne_bytes();
-    answers.send(&[a, b, c, d, u8::from(is_ended)], None)
+    answers.send(&[a, b, c, d, found as u8], None)
 }
 
-fn next(aside: &mut Aside, deadline: &Deadline<'_>) -> io::Result<(u32, bool)> {
+fn next(aside: &mut Aside, deadline: &Deadline<'_>) -> io::Result<(u32, Found)> {
     let answer = aside.receive(ANSWER_BYTES, deadline)?.bytes;
     let answer = <[u8; ANSWER_BYTES]>::try_from(answer).map_err(|_| io::ErrorKind::InvalidData)?;
-    let [pid @ .., is_ended] = answer;
-    Ok((u32::from_ne_bytes(pid), is_ended != 0))
+    let [pid @ .., found] = answer;
+    let found = [Found::Other, Found::Ended].into_iter().find(|known| *known as u8 == found);
+    Ok((u32::from_ne_bytes(pid), found.unwrap_or(Found::Unread)))
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn a_log_that_stays_on_delays_no_other_recording() -> TestResult {
     assert_eq!(first.close().jvm_logs_left.len(), 1);
     fs::write(root.path("proc/sys/kernel/random/uuid"), "another\n")?;
     let second = Journal::open_recording(&root, &state, "record")?;
-    assert_eq!(second.jvm_logs(), [log.clone()]);
+    assert_eq!(second.jvm_logs(), std::slice::from_ref(&log));
     assert!(!scratch.exists() && second.scratch().exists());
     assert_eq!(second.close().jvm_logs_left.len(), 1, "it is still in the journal");
     let heard = ProcessUndo { switch_off: &|_| Ok(()), ..ProcessUndo::default() };

@@ -256,7 +256,7 @@ fn as_another_user() -> TestResult {
         command.args(["--user", "nobody", "--ready", "never", "--ready-timeout", "1", "--", "true"]);
         command
     };
-    says(&run_command(&make)?.ended_with(2)?.stderr, &["nobody\n    nogroup\n    /nonexistent"])?;
+    says(&run_command(&make)?.ended_with(2)?.stderr, &["nobody\n      nogroup\n      /nonexistent"])?;
     let unknown = ["compare", "--server", "true", "--user", "no-such", "--ready", "x", "--", "true"];
     says(&run(&unknown)?.ended_with(2)?.stderr, &["no-such", "/etc/passwd"])
 }
