@@ -144,7 +144,7 @@ impl Root {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
         let path = path.as_ref();
         let opened = match self.is_live() {
-            true => file::open(&self.path(path)),
+            true => patient::check(&self.path(path)).and_then(|()| file::open(&self.path(path))),
             false => in_root::open(&self.dir, path),
         };
         opened.map_err(|source| self.failed(path, source))

@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeSet,
     io,
-    path::Path,
+    path::{Component, Path},
     sync::{
         Mutex, PoisonError,
         mpsc::{self, RecvTimeoutError, Sender},
@@ -69,6 +69,9 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         }
         stuck.len()
     };
+    if time == LONG_LIMIT {
+        check(path)?;
+    }
     let time = if stuck >= STUCK_FOR_NEXT_LIMIT { NEXT_LIMIT } else { time };
     let path = path.to_owned();
     match within(Deadline::of_reading(time), move || read_at_once(&path, limit)) {
@@ -77,6 +80,20 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
             STUCK.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
             Err(not_answered())
         }
+    }
+}
+
+/// Fails if the process of the file `path` does not answer at once when a short file of it is read under the lock: then
+/// a reading that takes seconds would never begin.
+pub fn check(path: &Path) -> io::Result<()> {
+    if limit_of(path).is_none_or(|(time, _)| time != LONG_LIMIT) {
+        return Ok(());
+    }
+    let pid = path.components().nth(2).unwrap_or(Component::RootDir);
+    match read(&Path::new("/proc").join(pid).join("cmdline"), 0) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+        // Also if it is longer.
+        _ => Ok(()),
     }
 }
 
