@@ -8,12 +8,8 @@ use hugewise_linux::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::attach;
-
 /// Longest reading of the memory of a process; its tables take milliseconds.
 pub(super) const READING_LIMIT: Duration = Duration::from_secs(3);
-/// Longest conversation with a JVM, with the lookup of its socket.
-pub(super) const ATTACH_LIMIT: Duration = attach::TIME_LIMIT.saturating_add(Duration::from_secs(2));
 /// Largest answer, in bytes: a process has at most 65,530 mappings, with a few names each.
 const MAX_BYTES: usize = 64 << 20;
 

@@ -1,6 +1,6 @@
 //! Region names from the JVM's own answers, which override the passive ones.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use hugewise_linux::{proc::smaps::Vma, root::Root, sys::aside::Deadline};
 
@@ -16,6 +16,9 @@ const DIAGNOSTIC_COMMANDS: [(&str, Parser); 2] =
 /// Exists in JDK 22 and late updates of 21, and needs Native Memory Tracking. The command names a whole
 /// mapping after a region inside it: names are reliable, bounds are not.
 const MAP: &str = "System.map";
+
+/// Longest conversation with a JVM, with the lookup of its socket.
+pub(super) const LIMIT: Duration = TIME_LIMIT.saturating_add(Duration::from_secs(2));
 
 /// Queries the JVM in process `pid`; its answers override the passive names.
 pub(super) fn refine(root: &Root, pid: u32, vmas: &[Vma], naming: &mut Naming) {

@@ -177,7 +177,7 @@ pub fn name(root: &Root, pid: u32, vmas: &[Vma], attach: bool, max_heap: Option<
         naming.notes.push("not attached: the process is not a HotSpot JVM".to_owned());
         return naming;
     }
-    let refined = aside::answer(aside::ATTACH_LIMIT, || {
+    let refined = aside::answer(attached::LIMIT, || {
         let mut refined = naming.clone();
         attached::refine(root, pid, vmas, &mut refined);
         refined
