@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::storage::is_of_proc;
 use crate::units::Bytes;
 
 /// Opens a regular file for reading. Does not wait for a pipe or device in its place, and fails for it.
@@ -55,7 +56,9 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     let kind = found.file_type();
     let is_null = || found.rdev() == libc::makedev(1, 3);
     let has_end = kind.is_char_device() && (file.is_terminal() || is_null());
-    match kind.is_file() || kind.is_fifo() || has_end {
+    // A link can lead to /proc/kmsg, whose reader takes the kernel's messages away.
+    let is_stored = kind.is_file() && !is_of_proc(&file)?;
+    match is_stored || kind.is_fifo() || has_end {
         true => Ok(file),
         false if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         false => Err(io::Error::other("neither a file nor a pipe")),
@@ -104,6 +107,10 @@ mod tests {
             assert!(read(path, 10).is_err(), "{}", path.display());
         }
         for path in [dir.path(), Path::new("/dev/zero")] {
+            assert!(open_named(path).is_err(), "{}", path.display());
+        }
+        symlink("/proc/self/environ", dir.path().join("recording"))?;
+        for path in [dir.path().join("recording").as_path(), Path::new("/proc/self/environ")] {
             assert!(open_named(path).is_err(), "{}", path.display());
         }
         Ok(())
