@@ -138,7 +138,7 @@ fn in_words(error: &serde_json::Error) -> String {
         Category::Eof if line <= 1 && column == 0 => "it is empty".to_owned(),
         Category::Eof => format!("it ends in line {line}, before its end"),
         Category::Io | Category::Syntax | Category::Data => {
-            format!("it is no journal, or damaged in line {line}, column {column}")
+            format!("it is not a journal, or damaged in line {line}, column {column}")
         }
     }
 }

@@ -76,7 +76,7 @@ fn names(folder: &Path) -> BTreeSet<OsString> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
 }
 
-/// The way out of a file that is no journal: `restore` names it, and moves it away when it is asked to. Then commands
+/// The way out of a file that is not a journal: `restore` names it, and moves it away when it is asked to. Then commands
 /// change settings again.
 fn way_out(file: &str, planted: &Planted) -> TestResult {
     let restored = caged(CAGE, AT_ONCE, &["restore"])?;

@@ -54,7 +54,7 @@ enum At {
 pub fn parse(text: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let (mut name, mut value) = (String::new(), String::new());
-    // Length of the value up to its last character that is no blank, or that is quoted.
+    // Length of the value up to its last character that is not a blank, or that is quoted.
     let mut kept = 0;
     let mut at = At::Name;
     // The end of the file ends an assignment like the end of a line.

@@ -35,7 +35,7 @@ pub struct UnitProgram {
 }
 
 impl UnitProgram {
-    /// The variables that set the pages of a program that is no JVM.
+    /// The variables that set the pages of a program other than a JVM.
     pub const MALLOC_VARIABLES: [&'static str; 2] = ["GLIBC_TUNABLES", "MALLOC_CONF"];
 
     fn variable(&self, name: &str) -> Option<String> {

@@ -49,7 +49,7 @@ enum Content {
 }
 
 impl Content {
-    /// `None` if it is no journal, or of an earlier boot.
+    /// `None` if it is not a journal, or is of an earlier boot.
     fn parse(name: &str, text: &str, boot: &str) -> Option<Content> {
         if name == Store::APPLIED {
             let applied = parse::<AppliedSettings>(text.as_bytes()).ok()?;

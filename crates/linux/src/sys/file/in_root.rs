@@ -31,7 +31,7 @@ pub struct Resolved {
     place: File,
 }
 
-/// Opens the regular file `path` of the tree `root` for reading. Fails for what is no regular file.
+/// Opens the regular file `path` of the tree `root` for reading. Fails for what is not a regular file.
 pub fn open(root: &Path, path: &Path) -> io::Result<File> {
     // Opened as a place first: opening a device has effects of its own.
     let place = place(root, path)?;

@@ -46,7 +46,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// Opens the file `path` of a private folder for reading and writing, and creates it with mode 0600 if missing. Fails
-/// for a link and for what is no regular file.
+/// for a link and for what is not a regular file.
 pub fn open_private(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut how = OpenOptions::new();
