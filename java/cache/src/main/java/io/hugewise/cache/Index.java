@@ -12,7 +12,8 @@ import java.util.function.IntConsumer;
 ///
 /// Reading takes no lock. Writers hold the lock of the stripe that the hash belongs to, which is that of a bucket and
 /// of the one that it is split into. While they move words from one place to another, the stripe's version is odd:
-/// who then misses an entry looks again.
+/// a reader that then misses an entry reads again, at last with the lock. The writer may be a virtual thread without a
+/// carrier, so readers must not keep all carriers.
 final class Index {
     static final int STRIPES = 256;
     /// Entries for each bucket at which the table grows.
@@ -20,6 +21,8 @@ final class Index {
     /// Entries for each bucket at which the table shrinks.
     private static final int LEAST_LOAD = 5;
     private static final int LONGEST_CHAIN = 1 << 10;
+    /// Reads without the lock that find the version changed, before one with the lock.
+    private static final int SPINS = 64;
 
     private final Segments segments;
     private final Buckets buckets;
@@ -81,13 +84,19 @@ final class Index {
     /// @return the address of the entry, or 0 if the key is not there
     long find(byte[] key, long hash, Entries entries, boolean isUse) {
         int stripe = stripe(hash);
-        while (true) {
+        for (int spins = 0; spins < SPINS; spins++) {
             int version = versions.get(stripe);
             long found = search(key, hash, entries, isUse);
             if (found != 0 || ((version & 1) == 0 && versions.get(stripe) == version)) {
                 return found;
             }
             Thread.onSpinWait();
+        }
+        locks[stripe].lock();
+        try {
+            return search(key, hash, entries, isUse);
+        } finally {
+            locks[stripe].unlock();
         }
     }
 

@@ -1,7 +1,6 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Use;
-import java.util.concurrent.locks.LockSupport;
 
 /// Segments that entries are appended to, one after the other. Any thread may append, open and close segments; what
 /// uses [#closed] needs the lock of evictions.
@@ -154,7 +153,7 @@ final class Log {
             if ((state & WRITERS) == 0) {
                 return state & POSITION;
             }
-            LockSupport.parkNanos(SLEEP_NANOS);
+            Pause.nanos(SLEEP_NANOS);
         }
     }
 }

@@ -3,7 +3,6 @@ package io.hugewise.cache;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 
 /// Accesses to memory that are under way, counted in stripes, so that memory is reused only when none is left that
 /// began before.
@@ -86,7 +85,7 @@ final class Pins {
                 } else if (System.nanoTime() - end > 0 && end != Long.MAX_VALUE) {
                     return false;
                 } else {
-                    LockSupport.parkNanos(SLEEP_NANOS);
+                    Pause.nanos(SLEEP_NANOS);
                 }
             }
         }

@@ -1,7 +1,6 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Figure;
-import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
@@ -114,7 +113,7 @@ final class Space {
         checkOpen();
         int taken = attempt.getAsInt();
         while (taken < 0 && !evictor.lock.tryLock()) {
-            LockSupport.parkNanos(WAIT_NANOS);
+            Pause.nanos(WAIT_NANOS);
             taken = segments.free() >= enough ? attempt.getAsInt() : -1;
         }
         if (taken >= 0) {
