@@ -96,6 +96,11 @@ impl Root {
         Root { tape: Some(Arc::default()), ..self }
     }
 
+    /// Whether this root records.
+    pub fn is_recording(&self) -> bool {
+        self.tape.is_some()
+    }
+
     /// Everything that was read through this root and its clones since [`Root::recording`].
     pub fn recorded(&self) -> Capture {
         let tape = self.tape.as_ref().map(|tape| tape.lock().unwrap_or_else(PoisonError::into_inner).clone());

@@ -9,6 +9,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use crate::cancellation::uncancelled;
+
 /// The version of this interface, which must be the same in program and library. Functions, and fields at the
 /// end of structs with a struct_size, may be added without a new version.
 pub const ABI_VERSION: u32 = 1;
@@ -53,18 +55,20 @@ thread_local! {
 }
 
 /// Runs the body of a function that returns a status, and stores its failure for this thread.
-pub(crate) fn status(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    match guarded(body) {
+pub(crate) fn status(body: impl FnOnce() -> Result<(), Failure> + Copy) -> c_int {
+    uncancelled(|| match guarded(body) {
         Ok(()) => OK,
         Err(failure) => keep(failure),
-    }
+    })
 }
 
 /// Runs the body of a function that returns a value; returns `otherwise` on failure.
-pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
-    guarded(body).unwrap_or_else(|failure| {
-        keep(failure);
-        otherwise
+pub(crate) fn value<T: Copy>(otherwise: T, body: impl FnOnce() -> Result<T, Failure> + Copy) -> T {
+    uncancelled(|| {
+        guarded(body).unwrap_or_else(|failure| {
+            keep(failure);
+            otherwise
+        })
     })
 }
 
@@ -94,13 +98,13 @@ pub(crate) fn to_c(text: &str) -> CString {
 /// The version of this interface, for programs that load the library at run time to compare with
 /// HUGEWISE_ABI_VERSION.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_abi_version() -> u32 {
+pub extern "C-unwind" fn hugewise_abi_version() -> u32 {
     ABI_VERSION
 }
 
 /// The version of the library, for example "0.1.0". Never NULL; valid forever.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_version() -> *const c_char {
+pub extern "C-unwind" fn hugewise_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
@@ -110,7 +114,7 @@ pub extern "C" fn hugewise_version() -> *const c_char {
 /// Never NULL. Valid until the next failure on this thread or the end of the thread. A successful call does
 /// not change it.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_last_error() -> *const c_char {
+pub extern "C-unwind" fn hugewise_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().1.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
@@ -120,7 +124,7 @@ pub extern "C" fn hugewise_last_error() -> *const c_char {
 /// the array is too short. E2BIG: a struct of a later version. ECANCELED: the callback ended the work.
 /// ENOTRECOVERABLE: a bug in the library. Others are from the kernel.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_last_error_code() -> c_int {
+pub extern "C-unwind" fn hugewise_last_error_code() -> c_int {
     LAST.try_with(|last| last.borrow().0).unwrap_or(0)
 }
 

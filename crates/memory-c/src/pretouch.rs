@@ -111,7 +111,7 @@ const FIRST_PRETOUCHED: usize = size_of::<Pretouched>();
 /// later version), ENOMEM (out of memory, out of pages of the pool, or a limit is reached), ECANCELED
 /// (progress ended the work), or another error of the kernel. Pages populated before the failure stay.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_region_pretouch(
+pub unsafe extern "C-unwind" fn hugewise_region_pretouch(
     region: *const Region,
     offset: usize,
     len: usize,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn hugewise_region_pretouch(
 /// Like hugewise_region_pretouch(), for any memory of this process, which must be readable and writable
 /// during the whole call. Also reads /proc/self/smaps, whose cost grows with the memory of the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_pretouch(
+pub unsafe extern "C-unwind" fn hugewise_pretouch(
     start: *mut c_void,
     len: usize,
     options: *const PretouchOptions,
@@ -247,7 +247,7 @@ fn failure(stopped: &Stopped, done: Bytes, wanted: Bytes) -> Failure {
 /// HUGEWISE_FAILED with EINVAL (an argument is wrong, reaches beyond the region, or the kernel cannot release
 /// such pages), or another error of the kernel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_region_decommit(
+pub unsafe extern "C-unwind" fn hugewise_region_decommit(
     region: *const Region,
     offset: usize,
     len: usize,

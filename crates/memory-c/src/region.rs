@@ -14,7 +14,6 @@ use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
     pages::coverage::Coverage,
     reading::Reading,
-    root::Root,
     units::{Bytes, PageSize},
 };
 use hugewise_memory::{
@@ -23,6 +22,7 @@ use hugewise_memory::{
     region::{self, Region as Reserved},
 };
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     ffi::{CString, c_char, c_int, c_void},
     ops::Range,
@@ -142,7 +142,7 @@ impl HeldRegion {
 /// Returns HUGEWISE_FAILED with EINVAL (an argument is wrong) or ENOMEM (no backing of the list is available;
 /// the message has the reason for each).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_reserve(
+pub unsafe extern "C-unwind" fn hugewise_reserve(
     len: usize,
     backings: *const c_char,
     region: *mut *mut Region,
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn hugewise_reserve(
 /// Returns HUGEWISE_FAILED also with E2BIG (options of a later version). A NUMA node that does not exist, or
 /// that the process may not use, makes a backing unavailable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_reserve_at(
+pub unsafe extern "C-unwind" fn hugewise_reserve_at(
     len: usize,
     backings: *const c_char,
     options: *const ReserveOptions,
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn hugewise_reserve_at(
             return Err(Failure::argument("len is 0: a region has at least 1 byte"));
         }
         let sizes = page_sizes()?;
-        let reserved = region::reserve_at(Bytes(len as u64), &wanted, sizes, &placement)
+        let reserved = region::reserve_at(Bytes(len as u64), &wanted, &sizes, &placement)
             .map_err(|error| Failure::new(libc::ENOMEM, error.to_string()))?;
         place.write(REGIONS.keep(HeldRegion::new(reserved, sizes.base)));
         Ok(())
@@ -205,13 +205,13 @@ unsafe fn placement(options: *const ReserveOptions) -> Result<Placement, Failure
 
 /// The start of the memory; NULL for an invalid handle. Valid until the region is released.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_address(region: *const Region) -> *mut c_void {
+pub extern "C-unwind" fn hugewise_region_address(region: *const Region) -> *mut c_void {
     value(ptr::null_mut(), || Ok(ptr::with_exposed_provenance_mut(REGIONS.find(region)?.address)))
 }
 
 /// The requested size in bytes; 0 for an invalid handle.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_len(region: *const Region) -> usize {
+pub extern "C-unwind" fn hugewise_region_len(region: *const Region) -> usize {
     value(0, || Ok(REGIONS.find(region)?.len))
 }
 
@@ -219,34 +219,40 @@ pub extern "C" fn hugewise_region_len(region: *const Region) -> usize {
 ///
 /// hugewise_region_coverage() has the page sizes that the kernel gave.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_page_size(region: *const Region) -> usize {
+pub extern "C-unwind" fn hugewise_region_page_size(region: *const Region) -> usize {
     value(0, || Ok(REGIONS.find(region)?.region.page_size().bytes().0 as usize))
 }
 
 /// The backing that the memory is reserved on, for example "hugetlb:2MiB"; NULL for an invalid handle. Valid
 /// until the region is released.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_backing(region: *const Region) -> *const c_char {
+pub extern "C-unwind" fn hugewise_region_backing(region: *const Region) -> *const c_char {
     value(ptr::null(), || Ok(REGIONS.find(region)?.backing.as_ptr()))
 }
 
 /// The number of preferred backings that were not available; 0 for an invalid handle.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_fallbacks(region: *const Region) -> usize {
+pub extern "C-unwind" fn hugewise_region_fallbacks(region: *const Region) -> usize {
     value(0, || Ok(REGIONS.find(region)?.fallbacks.len()))
 }
 
 /// The backing of a fallback, by index from 0 in the order of the list; NULL if there is none. Valid until
 /// the region is released.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_fallback_backing(region: *const Region, index: usize) -> *const c_char {
+pub extern "C-unwind" fn hugewise_region_fallback_backing(
+    region: *const Region,
+    index: usize,
+) -> *const c_char {
     value(ptr::null(), || Ok(REGIONS.find(region)?.fallback(index)?.0.as_ptr()))
 }
 
 /// Why the backing of a fallback was not available; NULL if there is none. Valid until the region is
 /// released.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: usize) -> *const c_char {
+pub extern "C-unwind" fn hugewise_region_fallback_cause(
+    region: *const Region,
+    index: usize,
+) -> *const c_char {
     value(ptr::null(), || Ok(REGIONS.find(region)?.fallback(index)?.1.as_ptr()))
 }
 
@@ -263,7 +269,7 @@ pub extern "C" fn hugewise_region_fallback_cause(region: *const Region, index: u
 /// wrong) or ERANGE (capacity is too small). pages and count are then undefined, except for count with
 /// ERANGE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_region_coverage(
+pub unsafe extern "C-unwind" fn hugewise_region_coverage(
     region: *const Region,
     pages: *mut PageBytes,
     capacity: usize,
@@ -279,7 +285,7 @@ pub unsafe extern "C" fn hugewise_region_coverage(
 /// Like hugewise_region_coverage(), for all base pages that hold one of len bytes from start on, in any
 /// memory of this process. Also reads /proc/self/smaps, whose cost grows with the memory of the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hugewise_coverage(
+pub unsafe extern "C-unwind" fn hugewise_coverage(
     start: *const c_void,
     len: usize,
     pages: *mut PageBytes,
@@ -290,7 +296,7 @@ pub unsafe extern "C" fn hugewise_coverage(
         let addresses = addresses(start, len)?;
         let read = || {
             let sizes = page_sizes()?;
-            Ok((coverage::of(addresses, sizes), sizes.base))
+            Ok((coverage::of(addresses, &sizes), sizes.base))
         };
         // SAFETY: guaranteed by the caller.
         unsafe { describe(pages, capacity, count, read) }
@@ -319,15 +325,18 @@ unsafe fn describe(
     Ok(())
 }
 
-/// Read once: the page sizes do not change until the next boot.
-fn page_sizes() -> Result<&'static PageSizes, Failure> {
+/// Asked once, because the page sizes do not change until the next boot; again, if the kernel did not answer.
+fn page_sizes() -> Result<Cow<'static, PageSizes>, Failure> {
     static SIZES: OnceLock<PageSizes> = OnceLock::new();
     if let Some(sizes) = SIZES.get() {
-        return Ok(sizes);
+        return Ok(Cow::Borrowed(sizes));
     }
-    let sizes = PageSizes::read(&Root::live())
+    let sizes = PageSizes::of_this_process()
         .map_err(|why| Failure::new(libc::ENODATA, format!("the base page size is unknown: {why}")))?;
-    Ok(SIZES.get_or_init(|| sizes))
+    if sizes.default_hugetlb.is_none() && !sizes.hugetlb.is_empty() {
+        return Ok(Cow::Owned(sizes));
+    }
+    Ok(Cow::Borrowed(SIZES.get_or_init(|| sizes)))
 }
 
 fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec<PageBytes>, Failure> {
@@ -349,7 +358,7 @@ fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec
 /// Returns HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are
 /// never reused.
 #[unsafe(no_mangle)]
-pub extern "C" fn hugewise_region_release(region: *mut Region) -> c_int {
+pub extern "C-unwind" fn hugewise_region_release(region: *mut Region) -> c_int {
     status(|| {
         // By several threads if no call is running; otherwise the last call releases it.
         if let Some(held) = Arc::into_inner(REGIONS.take(region)?) {

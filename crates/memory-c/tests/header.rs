@@ -61,9 +61,15 @@ fn generated() -> Result<String, Box<dyn Error>> {
     for (rust, c) in NAMES {
         config.export.rename.insert(rust.to_owned(), c.to_owned());
     }
-    let builder = FILES.iter().fold(Builder::new().with_config(config), |builder, file| {
-        builder.with_src(crate_folder().join("src").join(file))
-    });
+    // cbindgen does not know the ABI of functions from which a cancelled thread is unwound; in C it is the same.
+    let sources = tempfile::tempdir()?;
+    let mut builder = Builder::new().with_config(config);
+    for file in FILES {
+        let copy = sources.path().join(file);
+        let source = fs::read_to_string(crate_folder().join("src").join(file))?;
+        fs::write(&copy, source.replace("extern \"C-unwind\" fn", "extern \"C\" fn"))?;
+        builder = builder.with_src(copy);
+    }
     let mut header = Vec::new();
     builder.generate()?.write(&mut header);
     Ok(String::from_utf8(header)?)

@@ -15,7 +15,7 @@ use hugewise::{
     pretouch::{PretouchOptions, Pretouched},
     region::{PageBytes, ReserveOptions},
 };
-use hugewise_linux::testing::trials::skip_part;
+use hugewise_linux::testing::trials::{is_full, skip_part};
 use tempfile::TempDir;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -107,6 +107,25 @@ fn wrong_arguments_are_errors() -> Result<()> {
 #[test]
 fn threads_share_the_library() -> Result<()> {
     runs_both_ways("threads.c")
+}
+
+#[test]
+fn cancelled_threads_finish_their_calls() -> Result<()> {
+    runs_both_ways("cancel.c")
+}
+
+#[test]
+fn a_process_in_any_state_reserves_memory() -> Result<()> {
+    let (_folder, program) = compiled(&test_program("states.c"), Linked::Shared)?;
+    let mut states = Command::new(program);
+    if is_full() {
+        states.arg("all");
+    }
+    for line in String::from_utf8(done(&mut states)?.stdout)?.lines() {
+        let state = line.strip_prefix("skipped: ").ok_or(line)?;
+        skip_part(&format!("memory in the state: {state}"), "this process cannot enter it");
+    }
+    Ok(())
 }
 
 /// The layout of a struct in Rust, in the format of layout.c.

@@ -13,6 +13,7 @@ use hugewise_linux::{
 };
 
 const EPERM: i32 = 1;
+const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
@@ -63,14 +64,30 @@ impl Demand {
     pub fn explain(&self, error: &io::Error, root: &Root) -> String {
         let why = match (self.backing, error.raw_os_error()) {
             (Backing::Hugetlb(_) | Backing::Shm(_), Some(ENOMEM)) => {
-                let pools = pools::read(root).unwrap_or_default();
-                let all = |pool: &&Pool| pool.page_size == self.page_size && pool.node.is_none();
-                self.short(pools.iter().find(all))
+                match pools::find(root, self.page_size, None) {
+                    Ok(pool) => self.short(&pool),
+                    Err(unknown) => {
+                        let pages = self.len.pages_needed(self.page_size);
+                        format!(
+                            "pool of {} pages: {pages} wanted, the number available is unknown ({unknown})",
+                            self.page_size
+                        )
+                    }
+                }
+            }
+            (Backing::Hugetlb(_), Some(EINVAL)) => {
+                format!("this machine has no pool of {} pages", self.page_size)
+            }
+            (Backing::Thp, Some(EINVAL)) => "this kernel has no transparent huge pages".to_owned(),
+            (_, Some(EAGAIN)) => {
+                "the process locks its memory (mlockall), up to the limit RLIMIT_MEMLOCK".to_owned()
             }
             (Backing::Shm(_), Some(EPERM)) => {
                 "needs CAP_IPC_LOCK, or a group named in vm.hugetlb_shm_group".to_owned()
             }
-            (Backing::Shm(_), Some(EINVAL)) => format!("kernel.shmmax is below {}", self.len),
+            (Backing::Shm(_), Some(EINVAL)) => {
+                format!("kernel.shmmax is below {}, or this machine has no such pool", self.len)
+            }
             (Backing::Shm(_), Some(ENOSPC)) => format!("kernel.shmall does not allow {} more", self.len),
             (_, Some(ENOMEM)) => format!("{} of address space or memory are not available", self.len),
             _ => return error.to_string(),
@@ -82,18 +99,13 @@ impl Demand {
     /// all nodes together, and kills a process that touches a page missing on its node.
     pub fn beyond_node(&self, root: &Root) -> Option<String> {
         let node = self.node.filter(|_| self.backing.is_explicit())?;
-        let pools = pools::read(root).ok()?;
-        let of_node = |pool: &&Pool| pool.page_size == self.page_size && pool.node == Some(node);
-        let pool = pools.iter().find(of_node)?;
-        (pool.available() < self.len.pages_needed(self.page_size)).then(|| self.short(Some(pool)))
+        let pool = pools::find(root, self.page_size, Some(node)).ok()?;
+        (pool.available() < self.len.pages_needed(self.page_size)).then(|| self.short(&pool))
     }
 
     /// The pool's state now, which may differ from that at the error.
-    fn short(&self, pool: Option<&Pool>) -> String {
+    fn short(&self, pool: &Pool) -> String {
         let (pages, size) = (self.len.pages_needed(self.page_size), self.page_size);
-        let Some(pool) = pool else {
-            return format!("the pool has fewer than {pages} available pages of {size}");
-        };
         let (total, available) = (pool.total, pool.available());
         let at = pool.node.map(|node| format!("@{node}")).unwrap_or_default();
         let has = format!("pool of {size}{at} pages: {pages} wanted, {available} available of {total}");
@@ -139,11 +151,13 @@ mod tests {
     fn a_short_pool_is_reported_with_its_numbers() -> Result<(), Box<dyn Error>> {
         let wanted = demand("hugetlb", 256)?;
         assert_eq!(
-            wanted.short(Some(&pool(100, 30, 10)?)),
+            wanted.short(&pool(100, 30, 10)?),
             "pool of 2MiB pages: 128 wanted, 20 available of 100; 'sudo hugewise apply --pool 2MiB=+108' adds them"
         );
-        assert!(wanted.short(Some(&pool(500, 300, 10)?)).contains("the control group limits reservations"));
-        assert!(wanted.short(None).contains("fewer than 128"));
+        assert!(wanted.short(&pool(500, 300, 10)?).contains("the control group limits reservations"));
+        let nowhere = tempfile::tempdir()?;
+        let unread = wanted.explain(&io::Error::from_raw_os_error(ENOMEM), &Root::at(nowhere.path()));
+        assert!(unread.contains("128 wanted, the number available is unknown (/"), "{unread}");
         Ok(())
     }
 

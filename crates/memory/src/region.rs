@@ -1,6 +1,6 @@
 //! Regions: memory reserved on the first available backing of a list.
 
-use std::{io, ops::Range};
+use std::ops::Range;
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
@@ -115,7 +115,8 @@ fn reserve_on(
         return Reason::err(format!("the mapping at {address:#x} is not aligned to pages of {page_size}"));
     }
     match backing {
-        Backing::Base => ignore_missing_thp(mapping.advise(whole, Advice::NoHugePage)).map_err(explain)?,
+        // A kernel without THP and a filter of system calls refuse it: the memory is usable, and its coverage is read.
+        Backing::Base => drop(mapping.advise(whole, Advice::NoHugePage)),
         Backing::Thp => mapping.advise(whole, Advice::HugePage).map_err(explain)?,
         Backing::Hugetlb(_) | Backing::Shm(_) => {}
     }
@@ -135,12 +136,6 @@ fn reserve_on(
     };
     let usable = start..start + len.0 as usize;
     Ok(Region { mapping, usable, got: backing, pages, fallbacks: Vec::new() })
-}
-
-/// A kernel built without THP rejects the advice, and gives base pages anyway.
-fn ignore_missing_thp(advised: io::Result<()>) -> io::Result<()> {
-    const EINVAL: i32 = 22;
-    advised.or_else(|error| if error.raw_os_error() == Some(EINVAL) { Ok(()) } else { Err(error) })
 }
 
 impl Region {

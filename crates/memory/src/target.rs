@@ -28,11 +28,10 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Any memory of this process; its mappings are read.
-    pub fn of(span: Span<'a>, sizes: &PageSizes) -> Result<Target<'a>, Reason> {
-        let vmas = coverage::mappings(&span.addresses())?;
-        all_usable(&span.addresses(), &vmas)?;
-        let parts = coverage::parts(&span.addresses(), &vmas, sizes);
+    /// Any memory of this process, with the mappings that overlap it.
+    pub fn of(span: Span<'a>, vmas: &[Vma], sizes: &PageSizes) -> Result<Target<'a>, Reason> {
+        all_usable(&span.addresses(), vmas)?;
+        let parts = coverage::parts(&span.addresses(), vmas, sizes);
         let all_pooled = vmas.iter().all(|vma| vma.is_hugetlb);
         let huge = parts.iter().filter_map(|(_, size)| *size);
         let page_size = huge.clone().max().unwrap_or(sizes.base);
@@ -43,6 +42,13 @@ impl<'a> Target<'a> {
             span,
             parts,
         })
+    }
+
+    /// Memory whose mappings cannot be read: on base pages or THP, as far as is known.
+    pub fn unread(span: Span<'a>, sizes: &PageSizes) -> Target<'a> {
+        let page_size = sizes.thp.unwrap_or(sizes.base);
+        let parts = vec![(coverage::whole_pages(&span.addresses(), sizes.base), sizes.thp)];
+        Target { page_size, grain: page_size, step: sizes.base, span, parts }
     }
 
     /// The addresses of all pages that hold a byte of the span.

@@ -124,8 +124,9 @@ pub(crate) fn each(
         let start = |events| {
             thread::Builder::new().name("hugewise".to_owned()).spawn_scoped(scope, || worker(events))
         };
-        // Fewer threads suffice if a limit on threads is reached.
-        let started: Vec<_> = (0..wanted).map_while(|_| start(sender.clone()).ok()).collect();
+        // Fewer threads suffice if a limit on threads is reached, or the work is done here.
+        let most = if own::can_start() { wanted } else { 0 };
+        let started: Vec<_> = (0..most).map_while(|_| start(sender.clone()).ok()).collect();
         gate.open_for(started.len());
         if started.is_empty() && wanted > 0 {
             worked.faults = worker(sender);

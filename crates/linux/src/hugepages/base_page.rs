@@ -1,8 +1,9 @@
-//! The base page size, from the auxiliary vector.
+//! The base page size: that of this process, or from the auxiliary vector of a captured tree.
 
 use crate::{
     reading::Reading,
     root::Root,
+    sys::memory,
     units::{Bytes, PageSize},
 };
 
@@ -11,8 +12,16 @@ pub const AUXV: &str = "proc/self/auxv";
 
 /// The base page size: 4 KiB on x86-64; 4, 16 or 64 KiB on arm64.
 ///
+/// The running machine is asked without a file: the vector of a process that has changed its user is not readable to it.
 /// A captured tree must come from a machine with the same word size and byte order.
 pub fn read(root: &Root) -> Reading<PageSize> {
+    if root.is_live() {
+        if root.is_recording() {
+            // What is recorded is read as a tree later.
+            let _ = root.read_bytes(AUXV);
+        }
+        return memory::base_page_size().into();
+    }
     Reading::from(root.read_bytes(AUXV))
         .and_then(|auxv| find(&auxv).ok_or_else(|| root.content(AUXV, 1, "an entry AT_PAGESZ", "none")))
 }
@@ -36,6 +45,16 @@ mod tests {
         assert_eq!(find(&auxv).map(|size| size.log2()), Some(16));
         assert_eq!(find(&auxv[..16]), None);
         assert!(read(&Root::live()).known().is_some());
+    }
+
+    #[test]
+    fn a_recording_has_the_vector() -> std::io::Result<()> {
+        let root = Root::live().recording();
+        let size = read(&root);
+        let tree = tempfile::tempdir()?;
+        root.recorded().write(tree.path())?;
+        assert_eq!(read(&Root::at(tree.path())), size);
+        Ok(())
     }
 
     proptest! {

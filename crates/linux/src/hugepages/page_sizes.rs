@@ -1,5 +1,7 @@
 //! The page sizes of this machine, as read from it.
 
+use std::io;
+
 use serde::Serialize;
 
 use crate::{
@@ -7,7 +9,8 @@ use crate::{
     proc::meminfo,
     reading::Reason,
     root::Root,
-    units::PageSize,
+    sys::memory,
+    units::{Bytes, PageSize},
 };
 
 /// The page sizes that memory can be requested with.
@@ -23,6 +26,23 @@ pub struct PageSizes {
 }
 
 impl PageSizes {
+    /// The page sizes of the running machine, for reservations by this process: asked by system calls, because a process
+    /// may be unable to read files, also its own. Sizes of which the kernel does not say whether it has them are included.
+    pub fn of_this_process() -> io::Result<PageSizes> {
+        let root = Root::live();
+        let base = memory::base_page_size()?;
+        let possible = |log2: u32| PageSize::new(Bytes(1 << log2)).ok();
+        let mut hugetlb: Vec<PageSize> = (base.log2() + 1..=MAX_LOG2).filter_map(possible).collect();
+        hugetlb.retain(|size| memory::has_pool(*size) != Some(false));
+        Ok(PageSizes {
+            base,
+            thp: thp::pmd_size(&root).known().copied().or_else(|| table_span(base)),
+            default_hugetlb: memory::default_huge_page_size(&hugetlb)
+                .or_else(|| meminfo::read(&root).default_size.known().copied()),
+            hugetlb,
+        })
+    }
+
     /// Fails if the base page size is unknown.
     pub fn read(root: &Root) -> Result<PageSizes, Reason> {
         let pools = pools::read(root).unwrap_or_default();
@@ -60,9 +80,20 @@ impl PageSizes {
                 let has = if sizes.is_empty() { "none".to_owned() } else { sizes.join(" and ") };
                 format!("this machine has no pool of {size} pages (it has: {has})")
             }
+            None if !self.hugetlb.is_empty() => {
+                "the default huge page size is unknown: name a size, like hugetlb:2MiB".to_owned()
+            }
             None => "this kernel has no hugetlb pools, or /sys is not mounted".to_owned(),
         })
     }
+}
+
+/// Log2 of the largest page size of a pool, in bytes: 16 GiB, on arm64 and POWER.
+const MAX_LOG2: u32 = 34;
+
+/// The memory that one page of a page table maps, with entries of 8 bytes: the PMD size of x86-64 and arm64.
+fn table_span(base: PageSize) -> Option<PageSize> {
+    PageSize::new(Bytes(base.bytes().0.checked_mul(base.bytes().0 / 8)?)).ok()
 }
 
 #[cfg(test)]
@@ -84,6 +115,27 @@ mod tests {
         assert_eq!(sizes.missing("hugetlb:1g".parse()?), None);
         assert!(sizes.missing("shm:2m".parse()?).is_some_and(|why| why.contains("64KiB and 1GiB")));
         assert!(sizes.missing(Backing::Thp).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn the_span_of_a_page_table_is_the_pmd_size() -> Result<(), Box<dyn Error>> {
+        let span = |size: &str| size.parse().ok().and_then(table_span).map(|span| span.to_string());
+        assert_eq!(
+            ["4k", "16k", "64k"].map(span),
+            ["2MiB", "32MiB", "512MiB"].map(|size| Some(size.to_owned()))
+        );
+        let sizes = PageSizes::read(&Root::live())?;
+        assert!(sizes.thp.is_none_or(|thp| table_span(sizes.base) == Some(thp)));
+        Ok(())
+    }
+
+    #[test]
+    fn system_calls_answer_what_the_files_contain() -> Result<(), Box<dyn Error>> {
+        let (read, asked) = (PageSizes::read(&Root::live())?, PageSizes::of_this_process()?);
+        // Without files, that of a kernel that has none is unknown.
+        let thp = read.thp.or(asked.thp);
+        assert_eq!(asked, PageSizes { thp, ..read });
         Ok(())
     }
 

@@ -73,9 +73,9 @@ pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
     for name in root.list(NODES).unwrap_or_default() {
         let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) else { continue };
         match read_folder(root, &Path::new(NODES).join(name).join("hugepages"), Some(node)) {
-            Ok(of_node) => pools.extend(of_node.into_iter().map(|pool| Pool {
-                reserved: reserved_of(pool.page_size).map(|pages| pages.min(pool.free)),
-                ..pool
+            Ok(found) => pools.extend(found.into_iter().map(|pool| {
+                let reserved = reserved_of(pool.page_size);
+                of_node(pool, reserved)
             })),
             // Some kernels have no such folder for a node without memory.
             Err(error) if error.is_absent() => {}
@@ -88,11 +88,17 @@ pub fn read(root: &Root) -> Result<Vec<Pool>, ReadError> {
 
 /// The pool of one page size; an error that [`ReadError::is_absent`] if the machine does not have it.
 pub fn find(root: &Root, page_size: PageSize, node: Option<u32>) -> Result<Pool, ReadError> {
-    let found = read(root)?.into_iter().find(|pool| pool.page_size == page_size && pool.node == node);
-    found.ok_or_else(|| ReadError::Io {
-        path: root.path(folder(page_size, node)),
-        source: std::io::ErrorKind::NotFound.into(),
-    })
+    let of_machine = read_pool(root, &folder(page_size, None), page_size, None)?;
+    if node.is_none() {
+        return Ok(of_machine);
+    }
+    let pool = read_pool(root, &folder(page_size, node), page_size, node)?;
+    Ok(of_node(pool, of_machine.reserved))
+}
+
+/// The pool of a node, with the pages that are reserved on all nodes.
+fn of_node(pool: Pool, reserved: Option<Pages>) -> Pool {
+    Pool { reserved: reserved.map(|pages| pages.min(pool.free)), ..pool }
 }
 
 fn read_folder(root: &Root, dir: &Path, node: Option<u32>) -> Result<Vec<Pool>, ReadError> {
@@ -181,6 +187,19 @@ mod tests {
         // The reservations of all nodes, which this node may have to provide.
         assert_eq!((pools[1].reserved, pools[1].available()), (Some(Pages(8)), Pages(1)));
         assert_eq!(folder(pools[1].page_size, Some(1)), Path::new(NODE));
+    }
+
+    #[test]
+    fn one_pool_is_found_without_the_others() {
+        let files = machine("20\n");
+        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let (_dir, root) = tree(&files);
+        for pool in read(&root).unwrap_or_default() {
+            assert_eq!(find(&root, pool.page_size, pool.node).ok(), Some(pool));
+        }
+        let absent = |size: PageSize, node| find(&root, size, node).is_err_and(|error| error.is_absent());
+        assert!("1g".parse().is_ok_and(|size| absent(size, None)));
+        assert!("2m".parse().is_ok_and(|size| absent(size, Some(0))));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use libc::{c_int, c_ulong, c_void};
 use super::{checked, no_memory};
 use crate::units::{Bytes, PageSize};
 
+const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
 /// Private, zeroed memory of this process, unmapped on drop.
 ///
 /// Writing needs `&mut`, reading `&`, as for a boxed slice.
@@ -27,6 +29,41 @@ pub struct Mapping {
 enum MappingCall {
     Mmap,
     Shmat,
+}
+
+/// The base page size of this process; needs no file.
+pub fn base_page_size() -> io::Result<PageSize> {
+    // SAFETY: no memory is involved.
+    let bytes = checked(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })?;
+    PageSize::new(Bytes(bytes.unsigned_abs())).map_err(io::Error::other)
+}
+
+/// Whether the kernel has a hugetlb pool of `size`, also one without pages; needs no file. `None` if its answer does not
+/// say, for example because the address space is limited.
+pub fn has_pool(size: PageSize) -> Option<bool> {
+    let flags = libc::MAP_HUGETLB | libc::MAP_NORESERVE | (size.log2() << libc::MAP_HUGE_SHIFT) as c_int;
+    match Mapping::mmap(size.bytes(), libc::PROT_NONE, flags) {
+        Ok(_) => Some(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// The default huge page size of the kernel, one of `sizes`, given from the smallest; needs no file.
+pub fn default_huge_page_size(sizes: &[PageSize]) -> Option<PageSize> {
+    let flags = libc::MAP_HUGETLB | libc::MAP_NORESERVE;
+    let page = Mapping::mmap(base_page_size().ok()?.bytes(), libc::PROT_NONE, flags).ok()?;
+    // The kernel has mapped one whole page of that size, and does not unmap a part of a page.
+    let unmaps = |size: &&PageSize| {
+        let Ok(length) = usize::try_from(size.bytes().0) else { return false };
+        // SAFETY: the mapping is new, has no reference, and no smaller length was unmapped.
+        unsafe { libc::munmap(page.start.as_ptr().cast(), length) == 0 }
+    };
+    let found = sizes.iter().find(unmaps).copied();
+    if found.is_some() {
+        std::mem::forget(page);
+    }
+    found
 }
 
 /// Advice for `madvise`.
@@ -50,7 +87,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Anonymous memory of `len` bytes, on page sizes of the kernel's choice.
     pub fn anonymous(len: Bytes) -> io::Result<Mapping> {
-        Mapping::mmap(len, 0)
+        Mapping::mmap(len, READ_WRITE, 0)
     }
 
     /// Anonymous memory from the hugetlb pool of `size`; `len` is a multiple of it.
@@ -58,15 +95,14 @@ impl Mapping {
     /// The kernel reserves the pages here: ENOMEM if the pool is too small, EINVAL for a size without a pool.
     /// A limit of the hugetlb cgroup takes effect only at the first touch.
     pub fn hugetlb(len: Bytes, size: PageSize) -> io::Result<Mapping> {
-        Mapping::mmap(len, libc::MAP_HUGETLB | (size.log2() << libc::MAP_HUGE_SHIFT) as c_int)
+        Mapping::mmap(len, READ_WRITE, libc::MAP_HUGETLB | (size.log2() << libc::MAP_HUGE_SHIFT) as c_int)
     }
 
-    fn mmap(len: Bytes, flags: c_int) -> io::Result<Mapping> {
+    fn mmap(len: Bytes, protection: c_int, flags: c_int) -> io::Result<Mapping> {
         let len = usize::try_from(len.0).map_err(|_| no_memory())?;
         let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let start =
-            unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -84,6 +120,13 @@ impl Mapping {
         // Linux defines SHM_HUGE_SHIFT with the same value.
         let page_size = (size.log2() << libc::MAP_HUGE_SHIFT) as c_int;
         let flags = libc::SHM_HUGETLB | page_size | libc::IPC_CREAT | 0o600;
+        // A segment that cannot be removed would outlive this process. No segment has the number -1.
+        // SAFETY: IPC_RMID takes no buffer.
+        let removal = checked(unsafe { libc::shmctl(-1, libc::IPC_RMID, ptr::null_mut()) });
+        removal.or_else(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => Ok(0),
+            _ => Err(error),
+        })?;
         // SAFETY: creates a segment; no memory of ours is involved.
         let id = checked(unsafe { libc::shmget(libc::IPC_PRIVATE, len, flags) })?;
         // SAFETY: attaches the new segment at an address of the kernel's choice.
@@ -262,6 +305,18 @@ mod tests {
         }
         assert!(memory.bind(1023).is_err() && memory.bind(1 << 20).is_err());
         Ok(())
+    }
+
+    #[test]
+    fn pools_are_known_without_files() {
+        let root = crate::root::Root::live();
+        let Ok(pools) = crate::hugepages::pools::read(&root) else { return };
+        let sizes: std::collections::BTreeSet<PageSize> = pools.iter().map(|pool| pool.page_size).collect();
+        for size in (13..=34).filter_map(|log2| PageSize::new(Bytes(1 << log2)).ok()) {
+            assert_eq!(has_pool(size), Some(sizes.contains(&size)), "{size}");
+        }
+        let default = crate::proc::meminfo::read(&root).default_size.known().copied();
+        assert_eq!(default_huge_page_size(&sizes.into_iter().collect::<Vec<_>>()), default);
     }
 
     #[test]

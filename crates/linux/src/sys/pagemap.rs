@@ -84,7 +84,11 @@ fn walk(
     excluded: u64,
     mut visit: impl FnMut(&PageRegion),
 ) -> io::Result<()> {
-    let mut regions = vec![PageRegion::default(); 1024];
+    const REGIONS: usize = 1024;
+    let mut regions = Vec::new();
+    // A program without memory gets an error: a failed allocation would end it.
+    regions.try_reserve_exact(REGIONS).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    regions.resize(REGIONS, PageRegion::default());
     let mut next = addresses.start;
     while next < addresses.end {
         let mut arg = PmScanArg {

@@ -18,6 +18,32 @@ pub struct Faults {
     pub major: u64,
 }
 
+/// Whether this process can start threads and wait for their end: glibc aborts it otherwise, if a filter of system calls
+/// denies `futex(2)`, or `rseq(2)` after the first thread has used it.
+pub fn can_start() -> bool {
+    let word = 0u32;
+    // SAFETY: wakes the threads that wait for a live word: none.
+    let woken = unsafe {
+        libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+    };
+    checked(woken).is_ok() && (!has_rseq() || is_rseq_known())
+}
+
+/// Whether the C library has registered its area of `rseq(2)`: glibc from 2.35 on, if the kernel has the call.
+fn has_rseq() -> bool {
+    // SAFETY: looks up a string in the libraries of this process.
+    let size: *const libc::c_uint =
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) }.cast();
+    // SAFETY: NULL, or a constant of glibc.
+    unsafe { size.as_ref() }.is_some_and(|size| *size > 0)
+}
+
+fn is_rseq_known() -> bool {
+    // SAFETY: no area is at this address, which the kernel refuses.
+    let refused = checked(unsafe { libc::syscall(libc::SYS_rseq, 0, 0, 0, 0) });
+    refused.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+}
+
 /// The page faults of the calling thread since its start.
 pub fn faults() -> io::Result<Faults> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     chunks::Chunks,
+    coverage,
     region::Region,
     target::Target,
     threads::{self, Workers},
@@ -129,14 +130,21 @@ impl Region {
 
 /// Populates every page that holds a byte of `span`, any memory of this process, and keeps the contents.
 ///
-/// Fails if the mappings cannot be read, or have a gap.
+/// Fails if the mappings have a gap, or cannot be read and the kernel does not populate ([`Way::Populate`]), which needs
+/// no reading: the kernel refuses a gap.
 pub fn span(
     span: Span<'_>,
     how: &Pretouch,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Pretouched, String> {
-    let sizes = PageSizes::read(&Root::live())?;
-    Ok(pretouch(&Target::of(span, &sizes)?, how, progress))
+    let sizes = PageSizes::of_this_process().map_err(|error| error.to_string())?;
+    let populates = how.way != Some(Way::Touch) && parallel_range::can_populate();
+    let target = match coverage::mappings(&span.addresses()) {
+        Ok(vmas) => Target::of(span, &vmas, &sizes)?,
+        Err(_) if populates => Target::unread(span, &sizes),
+        Err(why) => return Err(why.into()),
+    };
+    Ok(pretouch(&target, how, progress))
 }
 
 fn pretouch(

@@ -184,7 +184,9 @@ impl Smaps<'_> {
     /// Replaces `piece` by the next piece of the file; empty at the end.
     fn fill(&self, piece: &mut Vec<u8>) -> Result<(), ReadError> {
         piece.clear();
-        piece.reserve(PIECE_BYTES);
+        // A program without memory gets an error: a failed allocation would end it.
+        let reserved = piece.try_reserve(PIECE_BYTES);
+        reserved.map_err(|_| self.failed(io::ErrorKind::OutOfMemory.into()))?;
         (&self.file).take(PIECE_BYTES as u64).read_to_end(piece).map_err(|source| self.failed(source))?;
         Ok(())
     }
