@@ -11,7 +11,8 @@ import java.util.zip.CRC32C;
 /// The last 4 KiB of a [HugeFile]: at the end, so that its memory begins on a huge page, and a truncated file has none.
 ///
 /// ```text
-/// 0 magic (8) │ 8 version (4) │ 12 CRC32C of the rest (4) │ 16 size of the memory (8) │ 24 format, UTF-8, zeros (64)
+/// 0 magic (8) │ 8 version (4) │ 12 CRC32C of 16 to 88 (4) │ 16 size of the memory (8) │ 24 format, UTF-8, zeros (64)
+/// 128 its owner ([FileOwner])
 /// ```
 ///
 /// Numbers are in the order of the machine: in a file of another order, the magic is another one.
@@ -19,7 +20,8 @@ import java.util.zip.CRC32C;
 /// @param size size of the memory in bytes
 record FileHeader(long size, String format) {
     static final int BYTES = 4096;
-    static final int VERSION = 1;
+    static final int VERSION = 2;
+    static final int AT_OWNER = 128;
 
     private static final long MAGIC = 0x4855_4745_4649_4c45L; // HUGEFILE
     private static final int AT_VERSION = 8;
@@ -59,11 +61,12 @@ record FileHeader(long size, String format) {
         header.set(JAVA_LONG_UNALIGNED, 0, MAGIC);
     }
 
-    /// Checks the header of a mapped file, and returns the size of its memory.
+    /// Checks a header that was read from a file, and returns the size of the file's memory.
     ///
+    /// @param header of [#BYTES]
+    /// @param fileSize size of the whole file
     /// @throws IllegalArgumentException why it is refused
-    static long sizeIn(MemorySegment file, String format, long pageSize) {
-        MemorySegment header = of(file);
+    static long sizeIn(MemorySegment header, long fileSize, String format, long pageSize) {
         check(header.get(JAVA_LONG_UNALIGNED, 0) == MAGIC,
                 "it has no header: it is of another program, truncated, or its creation was not finished");
         int version = header.get(JAVA_INT_UNALIGNED, AT_VERSION);
@@ -72,8 +75,8 @@ record FileHeader(long size, String format) {
         String found = header.getString(AT_FORMAT);
         check(found.equals(format), "its format is '" + found + "', and '" + format + "' is expected");
         long size = header.get(JAVA_LONG_UNALIGNED, AT_SIZE);
-        check(size > 0 && new FileHeader(size, found).fileSize(pageSize) == file.byteSize(),
-                "its size was changed: it has " + Bytes.text(file.byteSize()) + ", for " + Bytes.text(size) + " of memory");
+        check(size > 0 && size <= fileSize && new FileHeader(size, found).fileSize(pageSize) == fileSize,
+                "its size was changed: it has " + Bytes.text(fileSize) + ", for " + Bytes.text(size) + " of memory");
         return size;
     }
 
@@ -83,7 +86,7 @@ record FileHeader(long size, String format) {
         }
     }
 
-    private static MemorySegment of(MemorySegment file) {
+    static MemorySegment of(MemorySegment file) {
         return file.asSlice(file.byteSize() - BYTES, BYTES);
     }
 

@@ -7,9 +7,10 @@ import static java.nio.file.StandardOpenOption.WRITE;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileChannel.MapMode;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.FileStore;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
@@ -21,8 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.function.ToLongFunction;
+import java.util.function.Predicate;
 
 /// Memory that outlives the process: a file on hugetlbfs, or on tmpfs, which the next process opens again. It is lost
 /// when the machine is shut down, or the file system is unmounted.
@@ -48,21 +48,16 @@ public final class HugeFile implements AutoCloseable {
             PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
     private static final int PERMISSIONS = 0777;
     private static final int FOR_OWNER = 0600;
-    /// Identities of the files that this process has open. The kernel releases the lock of one when a second attempt to
-    /// open it is closed, even if that failed.
-    private static final Set<Object> OPEN = ConcurrentHashMap.newKeySet();
 
     private final Path path;
-    private final Object identity;
-    private final FileChannel channel;
+    private final FileLock lock;
     private final Arena arena;
     private final MemorySegment file;
     private final MemorySegment memory;
 
-    private HugeFile(Path path, Object identity, FileChannel channel, Arena arena, MemorySegment file, long size) {
+    private HugeFile(Path path, FileLock lock, Arena arena, MemorySegment file, long size) {
         this.path = path;
-        this.identity = identity;
-        this.channel = channel;
+        this.lock = lock;
         this.arena = arena;
         this.file = file;
         this.memory = file.asSlice(0, size);
@@ -80,96 +75,121 @@ public final class HugeFile implements AutoCloseable {
     public static HugeFile create(Path path, long size, String format) throws IOException {
         FileHeader header = new FileHeader(size, format);
         long pageSize = pageSize(Objects.requireNonNull(path.toAbsolutePath().getParent()));
-        FileChannel channel = FileChannel.open(path, Set.of(CREATE_NEW, READ, WRITE), PRIVATE);
-        try {
-            Object identity = identity(Files.readAttributes(path, "unix:ino,dev", LinkOption.NOFOLLOW_LINKS));
-            return notOpen(path, identity, () -> opened(path, identity, channel, header.fileSize(pageSize), file -> {
-                new KernelPretouch(file, MachinePages.current().base(), MachinePages.current()).run(0, file.byteSize(), 0);
-                header.write(file);
-                return size;
-            }));
-        } catch (Throwable error) {
-            channel.close();
-            Files.deleteIfExists(path);
-            throw error;
+        try (FileChannel channel = FileChannel.open(path, Set.of(CREATE_NEW, READ, WRITE), PRIVATE)) {
+            FileLock lock = lock(path, identity(Files.readAttributes(path, "unix:ino,dev", LinkOption.NOFOLLOW_LINKS)));
+            try {
+                HugeFile file = opened(path, lock, channel, header.fileSize(pageSize), size);
+                header.write(file.file);
+                FileOwner.write(FileHeader.of(file.file));
+                return file;
+            } catch (Throwable error) {
+                Files.deleteIfExists(path);
+                lock.close();
+                throw error;
+            }
         }
     }
 
-    /// Opens a file that was created before, and is not open.
+    /// Opens a file that was created before, and is not open. Its missing pages are populated, so that a shortage is an
+    /// exception now.
     ///
     /// @param path the file
     /// @param format the format that it must have
     /// @return the open file
     /// @throws IOException if it cannot be opened, is not of this user, or others may access it
-    /// @throws HugeMemoryException if it is no such file, of another version, format or size, or is open already
+    /// @throws HugeMemoryException if it is no such file, of another version, format or size, is open already, or the
+    ///     file system has too little memory for its missing pages
     public static HugeFile open(Path path, String format) throws IOException {
         Object identity = privateFile(path);
-        return notOpen(path, identity, () -> open(path, identity, format));
+        try (FileChannel channel = FileChannel.open(path, Set.of(READ, WRITE, LinkOption.NOFOLLOW_LINKS))) {
+            FileLock lock = lock(path, identity);
+            try {
+                long whole = channel.size();
+                if (whole < FileHeader.BYTES) {
+                    throw refused(path, "it has " + Bytes.text(whole) + ", less than a header");
+                }
+                MemorySegment header = MemorySegment.ofBuffer(read(channel, whole - FileHeader.BYTES));
+                HugeFile file = opened(path, lock, channel, whole, FileHeader.sizeIn(header, whole, format, pageSize(path)));
+                FileOwner.write(FileHeader.of(file.file));
+                return file;
+            } catch (IllegalArgumentException why) {
+                lock.close();
+                throw refused(path, Objects.requireNonNull(why.getMessage()));
+            } catch (Throwable error) {
+                lock.close();
+                throw error;
+            }
+        }
     }
 
-    private static HugeFile open(Path path, Object identity, String format) throws IOException {
-        FileChannel channel = FileChannel.open(path, Set.of(READ, WRITE, LinkOption.NOFOLLOW_LINKS));
+    /// Deletes a file that [#open] refuses, unless it is open, or another program's.
+    ///
+    /// @param path the file
+    /// @param isDeleted whether to delete a file with these first bytes, at most 4096
+    /// @return whether it was deleted
+    /// @throws IOException if it cannot be read, is not of this user, or others may access it
+    /// @throws HugeMemoryException if it is open
+    public static boolean delete(Path path, Predicate<ByteBuffer> isDeleted) throws IOException {
+        NativeLibrary.checkAccess();
+        Object identity = privateFile(path);
+        try (FileChannel channel = FileChannel.open(path, Set.of(READ, LinkOption.NOFOLLOW_LINKS));
+                FileLock _ = lock(path, identity)) {
+            if (!isDeleted.test(read(channel, 0))) {
+                return false;
+            }
+            Files.delete(path);
+            return true;
+        }
+    }
+
+    /// Reads the size of a header, or less at the end of the file.
+    private static ByteBuffer read(FileChannel channel, long position) throws IOException {
+        ByteBuffer bytes = ByteBuffer.allocate(FileHeader.BYTES).order(ByteOrder.nativeOrder());
+        int read = 0;
+        while (read >= 0 && bytes.hasRemaining()) {
+            read = channel.read(bytes, position + bytes.position());
+        }
+        return bytes.flip();
+    }
+
+    private static FileLock lock(Path path, Object identity) throws IOException {
+        FileLock lock = FileLock.of(path);
         try {
-            if (!privateFile(path).equals(identity)) {
-                throw new IOException(path + " was replaced while it was opened");
+            if (identity.equals(identity(Files.readAttributes(path, "unix:ino,dev", LinkOption.NOFOLLOW_LINKS)))) {
+                return lock;
             }
-            if (channel.size() < FileHeader.BYTES) {
-                throw refused(path, "it has " + Bytes.text(channel.size()) + ", less than a header");
-            }
-            long pageSize = pageSize(path);
-            return opened(path, identity, channel, channel.size(), file -> FileHeader.sizeIn(file, format, pageSize));
-        } catch (IllegalArgumentException why) {
-            channel.close();
-            throw refused(path, Objects.requireNonNull(why.getMessage()));
+            throw new IOException(path + " was replaced while it was opened");
         } catch (Throwable error) {
-            channel.close();
+            lock.close();
             throw error;
         }
     }
 
-    private interface Opening {
-        HugeFile open() throws IOException;
-    }
-
-    /// Opens a file, unless this process has it open.
-    private static HugeFile notOpen(Path path, Object identity, Opening opening) throws IOException {
-        if (!OPEN.add(identity)) {
-            throw refused(path, "it is open already");
-        }
-        try {
-            return opening.open();
-        } catch (Throwable error) {
-            OPEN.remove(identity);
-            throw error;
-        }
-    }
-
-    /// Maps a file; `header` writes or checks its header, and returns the size of the memory.
-    private static HugeFile opened(Path path, Object identity, FileChannel channel, long whole, ToLongFunction<MemorySegment> header)
-            throws IOException {
+    /// Maps a locked file of a size, and populates it.
+    private static HugeFile opened(Path path, FileLock lock, FileChannel channel, long whole, long size) throws IOException {
         Arena arena = Arena.ofShared();
         try {
-            lock(path, channel);
             MemorySegment file = map(path, channel, whole, arena);
             // Without effect, and an error, where transparent huge pages cannot be: pages of a pool need no advice.
             Advice.advise(file.address(), whole, Advice.HUGEPAGE);
-            return new HugeFile(path, identity, channel, arena, file, header.applyAsLong(file));
+            populate(path, file);
+            return new HugeFile(path, lock, arena, file, size);
         } catch (Throwable error) {
             arena.close();
-            channel.close();
             throw error;
         }
     }
 
-    private static void lock(Path path, FileChannel channel) throws IOException {
+    /// Adds missing pages to a file. One that cannot be added would be an error of the JVM at its first use.
+    private static void populate(Path path, MemorySegment file) {
         try {
-            if (channel.tryLock() != null) {
-                return;
+            new KernelPretouch(file, MachinePages.current().base(), MachinePages.current()).run(0, file.byteSize(), 0);
+        } catch (HugeMemoryException error) {
+            if (error.errno() != SystemCall.EFAULT) {
+                throw error;
             }
-        } catch (OverlappingFileLockException _) {
-            // This process has locked it without this class.
+            throw new HugeMemoryException(path + " could not be populated: its file system is full", file.byteSize(), SystemCall.EFAULT);
         }
-        throw refused(path, "it is open already");
     }
 
     private static MemorySegment map(Path path, FileChannel channel, long whole, Arena arena) throws IOException {
@@ -223,7 +243,7 @@ public final class HugeFile implements AutoCloseable {
         return List.of(Objects.requireNonNull(attributes.get("dev")), Objects.requireNonNull(attributes.get("ino")));
     }
 
-    private static HugeMemoryException refused(Path path, String why) {
+    static HugeMemoryException refused(Path path, String why) {
         return new HugeMemoryException(path + " is refused: " + why, 0, 0);
     }
 
@@ -258,12 +278,7 @@ public final class HugeFile implements AutoCloseable {
     @Override
     public void close() {
         arena.close();
-        try {
-            channel.close();
-        } catch (IOException _) {
-            // The memory is unmapped; there is nothing to write to a disk.
-        }
-        OPEN.remove(identity);
+        lock.close();
     }
 
     @Override

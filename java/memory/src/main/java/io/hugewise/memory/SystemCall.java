@@ -22,10 +22,13 @@ enum SystemCall {
     GET_MEMPOLICY(239, 236),
     MEMBARRIER(324, 283),
     MEMFD_CREATE(319, 279),
-    CLOSE(3, 57);
+    CLOSE(3, 57),
+    FLOCK(73, 32),
+    OPENAT(257, 56);
 
     static final int EAGAIN = 11;
     static final int ENOMEM = 12;
+    static final int EFAULT = 14;
     static final int EINVAL = 22;
 
     private final int onX86;
@@ -59,6 +62,8 @@ enum SystemCall {
         String name = switch (errno) {
             case 1 -> "Operation not permitted";
             case EAGAIN -> "Resource temporarily unavailable";
+            case 2 -> "No such file or directory";
+            case 24 -> "Too many open files";
             case ENOMEM -> "Cannot allocate memory";
             case 13 -> "Permission denied";
             case 16 -> "Device or resource busy";

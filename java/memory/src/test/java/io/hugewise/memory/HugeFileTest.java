@@ -134,7 +134,7 @@ class HugeFileTest {
 
         byte[] whole = Files.readAllBytes(path);
         int header = whole.length - FileHeader.BYTES;
-        changed(path, whole, header + 8, 2, "its header has version 2, and this library knows 1");
+        changed(path, whole, header + 8, 1, "its header has version 1, and this library knows 2");
         changed(path, whole, header + 16, 1, "its header is damaged");
         changed(path, whole, header + 30, 'X', "its header is damaged");
         changed(path, whole, header, 'X', "it has no header");
