@@ -1,8 +1,6 @@
 package io.hugewise.cache;
 
 import static java.nio.file.LinkOption.NOFOLLOW_LINKS;
-import static java.nio.file.StandardOpenOption.READ;
-import static java.nio.file.StandardOpenOption.WRITE;
 
 import io.hugewise.memory.Backing;
 import io.hugewise.memory.HugeFile;
@@ -11,15 +9,9 @@ import io.hugewise.memory.Obtained;
 import io.hugewise.memory.SegmentPool;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.channels.FileChannel;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Objects;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.LongSupplier;
 
@@ -28,31 +20,13 @@ import java.util.function.LongSupplier;
 /// @param reason why a file that was there before was removed; empty if none was
 record CacheFile(HugeFile file, String reason) {
     /// Version of everything in the file.
-    private static final String FORMAT = "hugewise-cache 3";
-    private static final int BEGIN = 4096;
-    /// Caches that this process has open. To open the file of one to delete it would release its lock.
-    private static final Set<Path> OPEN = ConcurrentHashMap.newKeySet();
+    private static final String FORMAT = "hugewise-cache 4";
 
     /// Attaches or creates the memory of a cache.
     ///
     /// @param settings what the entries depend on
     static CacheMemory attach(Path path, long size, int segmentSize, String settings, LongSupplier nanos) throws IOException {
-        Path absolute = path.toAbsolutePath();
-        Path real = Objects.requireNonNull(absolute.getParent()).toRealPath().resolve(Objects.requireNonNull(absolute.getFileName()));
-        if (!OPEN.add(real)) {
-            throw isOpen(path);
-        }
-        try {
-            CacheMemory memory = attach(open(path, size), path, segmentSize, settings, nanos);
-            return memory.andThen(() -> OPEN.remove(real));
-        } catch (Throwable error) {
-            OPEN.remove(real);
-            throw error;
-        }
-    }
-
-    private static IOException isOpen(Path path) {
-        return new IOException(path + " is open already: each cache needs a file of its own");
+        return attach(open(path, size), path, segmentSize, settings, nanos);
     }
 
     private static CacheMemory attach(CacheFile opened, Path path, int segmentSize, String settings, LongSupplier nanos) throws IOException {
@@ -61,12 +35,20 @@ record CacheFile(HugeFile file, String reason) {
             var pool = SegmentPool.of(file.memory(), segmentSize, Segments.FIELDS);
             var manifest = new Manifest(file.memory(), pool.count());
             String all = pool.count() + " segments of " + segmentSize + ", pages of " + file.pageSize() + ", " + settings;
-            Restart restart = restart(opened, manifest, manifest.mismatch(all, nanos.getAsLong()));
-            if (restart.kind() == Restart.Kind.NEW || restart.kind() == Restart.Kind.EMPTY) {
-                manifest.format(all, ThreadLocalRandom.current().nextLong(), nanos.getAsLong());
-                for (int i = Manifest.segments(pool.count(), segmentSize) - 1; i >= 0; i--) {
-                    manifest.setUse(i, Manifest.Use.MANIFEST, i);
+            int own = Manifest.segments(pool.count(), segmentSize);
+            Restart restart = restart(opened, manifest, pool, manifest.mismatch(all, nanos.getAsLong()));
+            switch (restart.kind()) {
+                case NEW, EMPTY -> {
+                    manifest.format(all, ThreadLocalRandom.current().nextLong(), nanos.getAsLong());
+                    for (int i = own - 1; i >= 0; i--) {
+                        manifest.setUse(i, Manifest.Use.MANIFEST, i);
+                    }
                 }
+                case RECOVERED -> {
+                    manifest.open();
+                    manifest.repair(own);
+                }
+                case WARM -> {}
             }
             boolean isPool = Files.getFileStore(path).type().equals("hugetlbfs");
             Backing backing = isPool ? Backing.hugetlb(file.pageSize()) : Backing.thp();
@@ -78,15 +60,16 @@ record CacheFile(HugeFile file, String reason) {
         }
     }
 
-    private static Restart restart(CacheFile opened, Manifest manifest, String mismatch) {
-        if (mismatch.isEmpty()) {
-            boolean isClosed = manifest.state() == Manifest.State.CLOSED;
-            return new Restart(isClosed ? Restart.Kind.WARM : Restart.Kind.RECOVERED, "");
+    private static Restart restart(CacheFile opened, Manifest manifest, SegmentPool pool, String mismatch) {
+        if (manifest.isNew()) {
+            return new Restart(opened.reason.isEmpty() ? Restart.Kind.NEW : Restart.Kind.EMPTY, opened.reason);
         }
-        if (manifest.state() != Manifest.State.EMPTY) {
+        if (!mismatch.isEmpty()) {
             return new Restart(Restart.Kind.EMPTY, mismatch);
         }
-        return new Restart(opened.reason.isEmpty() ? Restart.Kind.NEW : Restart.Kind.EMPTY, opened.reason);
+        String changes = manifest.state() == Manifest.State.CLOSED ? manifest.changes(pool) : "";
+        boolean isWarm = manifest.state() == Manifest.State.CLOSED && changes.isEmpty();
+        return new Restart(isWarm ? Restart.Kind.WARM : Restart.Kind.RECOVERED, changes);
     }
 
     private static CacheFile open(Path path, long size) throws IOException {
@@ -107,40 +90,23 @@ record CacheFile(HugeFile file, String reason) {
             }
             reason = String.valueOf(error.getMessage());
         }
-        delete(path);
+        try {
+            if (!HugeFile.delete(path, CacheFile::isCache)) {
+                throw new IOException(path + " is not a cache: delete it, or name another file");
+            }
+        } catch (HugeMemoryException error) {
+            throw new IOException(error.getMessage(), error);
+        }
         return new CacheFile(HugeFile.create(path, size, FORMAT), reason);
     }
 
-    /// Deletes a file that is a cache's, also an unfinished or a truncated one, and that no process has open.
-    private static void delete(Path path) throws IOException {
-        try (FileChannel channel = FileChannel.open(path, Set.of(READ, WRITE, NOFOLLOW_LINKS))) {
-            if (!isLocked(channel)) {
-                throw isOpen(path);
-            }
-            if (!isCache(channel)) {
-                throw new IOException(path + " is not a cache: delete it, or name another file");
-            }
-            Files.delete(path);
-        }
-    }
-
-    private static boolean isLocked(FileChannel channel) throws IOException {
-        try {
-            return channel.tryLock() != null;
-        } catch (OverlappingFileLockException _) {
-            return false;
-        }
-    }
-
-    private static boolean isCache(FileChannel channel) throws IOException {
-        ByteBuffer begin = ByteBuffer.allocate(BEGIN).order(ByteOrder.nativeOrder());
-        while (begin.hasRemaining() && channel.read(begin, begin.position()) > 0) {
-            Thread.onSpinWait();
-        }
+    /// Whether a file with these first bytes is a cache's, also an unfinished or a truncated one.
+    private static boolean isCache(ByteBuffer begin) {
         boolean isEmpty = true;
-        for (int i = 0; i < begin.position(); i++) {
+        for (int i = 0; i < begin.limit(); i++) {
             isEmpty &= begin.get(i) == 0;
         }
-        return isEmpty || begin.getLong(0) == Manifest.MAGIC;
+        long first = begin.limit() < Long.BYTES ? 0 : begin.getLong(0);
+        return isEmpty || first == Manifest.MAGIC || first == Long.reverseBytes(Manifest.MAGIC);
     }
 }

@@ -28,14 +28,6 @@ record CacheMemory(String name, SegmentPool pool, Manifest manifest, Restart res
         }
     }
 
-    /// The same, which also runs a task when it is closed.
-    CacheMemory andThen(Runnable task) {
-        return new CacheMemory(name, pool, manifest, restart, backing, coverage, () -> {
-            closing.run();
-            task.run();
-        });
-    }
-
     @Override
     public void close() {
         closing.run();

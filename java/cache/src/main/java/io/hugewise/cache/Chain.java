@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import io.hugewise.cache.policy.LinearHashing;
 import java.util.Arrays;
+import java.util.function.LongConsumer;
 import java.util.function.LongPredicate;
 
 /// The words of a bucket and of its overflow buckets, to be distributed anew.
@@ -124,6 +125,20 @@ final class Chain {
             addLink(last);
             bucket = buckets.overflow(last);
         }
+    }
+
+    /// Calls a function with the address of each word of a bucket and of its overflow buckets, whose links are valid.
+    void forEachPlace(long bucket, LongConsumer visitor) {
+        long last;
+        do {
+            last = Memory.word(Buckets.last(bucket));
+            for (int slot = 0; slot < Buckets.SLOTS; slot++) {
+                if (Memory.word(Buckets.slot(bucket, slot)) > 0) {
+                    visitor.accept(Buckets.slot(bucket, slot));
+                }
+            }
+            bucket = IndexWord.isLink(last) ? buckets.overflow(last) : bucket;
+        } while (IndexWord.isLink(last));
     }
 
     private void addLink(long link) {

@@ -180,19 +180,30 @@ final class Entries {
         return canExpire ? Memory.getInt(entry + Integer.BYTES) : Clock.NEVER;
     }
 
+    /// Changes when an entry expires, together with the checksum: a killed process has changed both or none.
     void setExpiry(long entry, int expiry) {
-        if (canExpire) {
+        if (canExpire && hasChecksum) {
+            long both = Memory.getLong(entry + Integer.BYTES);
+            int before = (int) both;
+            int checksum = (int) (both >>> Integer.SIZE) ^ mixed(before) ^ mixed(expiry);
+            Memory.setLong(entry + Integer.BYTES, (long) checksum << Integer.SIZE | Integer.toUnsignedLong(expiry));
+        } else if (canExpire) {
             Memory.setInt(entry + Integer.BYTES, expiry);
         }
     }
 
-    /// Checksum that an entry has, with [#hasChecksum].
+    /// What the time of expiry adds to a checksum.
+    private static int mixed(int expiry) {
+        return expiry * 0x9E37_79B1;
+    }
+
+    /// Checksum of an entry without its time of expiry, with [#hasChecksum]; another one if the time was damaged.
     int checksum(long entry) {
-        return Memory.getInt(entry + header - Integer.BYTES);
+        return Memory.getInt(entry + header - Integer.BYTES) ^ mixed(expiry(entry));
     }
 
     void setChecksum(long entry, int checksum) {
-        Memory.setInt(entry + header - Integer.BYTES, checksum);
+        Memory.setInt(entry + header - Integer.BYTES, checksum ^ mixed(expiry(entry)));
     }
 
     /// Chunks that the value of an entry has.

@@ -20,7 +20,7 @@ final class Index {
     private static final int LOAD = 6;
     /// Entries for each bucket at which the table shrinks.
     private static final int LEAST_LOAD = 5;
-    private static final int LONGEST_CHAIN = 1 << 10;
+    static final int LONGEST_CHAIN = 1 << 10;
     /// Reads without the lock that find the version changed, before one with the lock.
     private static final int SPINS = 64;
 

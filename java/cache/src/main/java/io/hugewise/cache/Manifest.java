@@ -1,9 +1,12 @@
 package io.hugewise.cache;
 
+import io.hugewise.memory.SegmentPool;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 import java.nio.charset.StandardCharsets;
+import java.util.Comparator;
+import java.util.stream.IntStream;
 
 /// What the segments of a cache are used for, and where its index is. In a cache with a file, it lies in the first
 /// segments, so that the next process finds the entries.
@@ -13,7 +16,7 @@ import java.nio.charset.StandardCharsets;
 ///   1024 number of buckets │ time of the last maintenance                      kept up to date
 ///   1040 what is known when the cache is closed, with the checksum of all below
 ///   4096 use and order of each segment, 8 bytes                                kept up to date
-///        fields of each segment                                                when the cache is closed
+///        fields of each segment, then its checksum (CRC32C)                    when the cache is closed
 /// ```
 final class Manifest {
     /// What a segment is used for; [#PART] is for chunks.
@@ -32,9 +35,9 @@ final class Manifest {
     enum State {
         /// It did not begin.
         EMPTY(0),
-        /// It has not closed the cache.
-        OPEN(1),
-        CLOSED(2);
+        /// It has not closed the cache. No changed bit makes one of these numbers another one.
+        OPEN(0x6f70_656e),
+        CLOSED(0x636c_6f73);
 
         private final int code;
 
@@ -89,7 +92,7 @@ final class Manifest {
     }
 
     private static long bytes(int segments) {
-        return USES + (1L + Segments.FIELDS) * Long.BYTES * segments;
+        return USES + (1L + Segments.FIELDS + 1) * Long.BYTES * segments;
     }
 
     /// Segments that a manifest in a file needs.
@@ -123,10 +126,15 @@ final class Manifest {
         setFigure(Figure.LAST_NANOS, startNanos);
     }
 
-    /// Why the entries of the file cannot be used; empty if they can.
+    /// Whether no cache has been in the file.
+    boolean isNew() {
+        return get(0) == 0 && get(STATE) == 0 && get(SETTINGS_CHECKSUM) == 0;
+    }
+
+    /// Why the entries of the file cannot be used; empty if they can, or some of them.
     String mismatch(String settings, long nowNanos) {
         if (state() == State.EMPTY) {
-            return "it was not used";
+            return isNew() ? "it was not used" : "its first page is damaged";
         }
         if (get(SETTINGS_CHECKSUM) != settingsChecksum()) {
             return "its settings are damaged";
@@ -140,10 +148,44 @@ final class Manifest {
         if (!found.equals(settings)) {
             return "it has '" + found + "', and '" + settings + "' is expected";
         }
-        if (nowNanos - get(START) < 0 || nowNanos - figure(Figure.LAST_NANOS) < 0) {
-            return "the clock is behind its times";
+        return nowNanos - get(START) < 0 || nowNanos - figure(Figure.LAST_NANOS) < 0 ? "the clock is behind its times" : "";
+    }
+
+    /// What was changed in a file since it was closed; empty if nothing was.
+    ///
+    /// @param pool the segments of the file
+    String changes(SegmentPool pool) {
+        if (get(CHECKSUM) != checksum()) {
+            return "the list of its segments was changed while it was closed; its intact entries were searched for";
         }
-        return state() == State.CLOSED && get(CHECKSUM) != checksum() ? "it is damaged" : "";
+        long changed = IntStream.range(0, segments).parallel()
+                .filter(segment -> hasChecksum(segment) && get(atChecksum(segment)) != Checksum.of(pool, segment)).count();
+        return changed == 0 ? "" : changed + " of its segments were changed while it was closed; damaged entries were removed";
+    }
+
+    /// Prepares a manifest for a search for entries: nothing in it needs to be right.
+    ///
+    /// @param own number of the first segments, which have the manifest
+    void repair(int own) {
+        for (int segment = 0; segment < segments; segment++) {
+            if (segment < own) {
+                setUse(segment, Use.MANIFEST, segment);
+            } else if (use(segment) == Use.MANIFEST) {
+                setUse(segment, Use.FREE, 0);
+            }
+        }
+        for (Use use : new Use[] {Use.TABLE, Use.OVERFLOW, Use.SKETCH}) {
+            int[] ordered = withUse(use);
+            for (int i = 0; i < ordered.length; i++) {
+                setUse(ordered[i], use, i);
+            }
+        }
+        setFigure(Figure.WINDOW_SHARE, 0);
+    }
+
+    /// Whether a segment is in use. Those of the manifest itself have another checksum.
+    private boolean hasChecksum(int segment) {
+        return isKept() && use(segment) != Use.FREE && use(segment) != Use.MANIFEST;
     }
 
     private long settingsChecksum() {
@@ -178,7 +220,11 @@ final class Manifest {
     }
 
     /// Notes that all has been written.
-    void close() {
+    ///
+    /// @param pool the segments of the file
+    void close(SegmentPool pool) {
+        IntStream.range(0, segments).parallel().filter(this::hasChecksum)
+                .forEach(segment -> set(atChecksum(segment), Checksum.of(pool, segment)));
         set(CHECKSUM, checksum());
         set(STATE, State.CLOSED.code);
     }
@@ -201,6 +247,12 @@ final class Manifest {
             }
         }
         return Use.FREE;
+    }
+
+    /// Numbers of the segments of a use, in their order.
+    int[] withUse(Use use) {
+        return IntStream.range(0, segments).filter(segment -> use(segment) == use).boxed()
+                .sorted(Comparator.comparingLong(this::order)).mapToInt(segment -> segment).toArray();
     }
 
     /// Place of a segment among those of the same use.
@@ -226,5 +278,9 @@ final class Manifest {
 
     private long atField(int segment, int field) {
         return USES + ((long) segments + (long) segment * Segments.FIELDS + field) * Long.BYTES;
+    }
+
+    private long atChecksum(int segment) {
+        return USES + ((1L + Segments.FIELDS) * segments + segment) * Long.BYTES;
     }
 }

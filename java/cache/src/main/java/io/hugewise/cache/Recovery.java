@@ -4,18 +4,25 @@ import io.hugewise.cache.Manifest.Use;
 import io.hugewise.cache.policy.LinearHashing;
 import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.stream.IntStream;
 
-/// Finds the entries that a killed process has left.
+/// Finds the intact entries of a file that a killed process has left, or that another program has changed. Nothing in it
+/// needs to be right.
 ///
 /// The index decides what is an entry: it refers to one only when it is written, and not any more before its memory is
-/// reused. So an entry that the index has is whole, and the newest one of its key. What may be unfinished is a change
-/// of a chain of buckets, of which words are lost or twice there, and the sequence of entries in a segment. So each
-/// chain is checked; then each segment is read from its start. A segment in which fewer entries are found than the
-/// index has is given up, with all its entries: it was being written. So is one of which an entry was damaged.
+/// reused. So an entry that the index has and whose checksum is right is whole, and the newest one of its key. First,
+/// each chain of buckets is checked, in which words may be lost or twice; then each segment is read from its start. If
+/// fewer entries are found there than the index has, or one is damaged, the words of the index are followed instead, and
+/// the entries that are intact are moved together at the start of the segment.
 final class Recovery {
+    /// Words of the index that are on the heap at the same time.
+    private static final int GROUP_WORDS = 1 << 20;
+
     private final Segments segments;
     private final Index index;
     private final Buckets buckets;
@@ -26,6 +33,8 @@ final class Recovery {
     private final BitSet usedOverflow = new BitSet();
     /// Used chunks.
     private final BitSet parts = new BitSet();
+    /// Overflow buckets of the chain that is being checked.
+    private int chainLength;
 
     Recovery(Segments segments, Index index, Buckets buckets, Entries layout) {
         this.segments = segments;
@@ -41,12 +50,18 @@ final class Recovery {
     /// @return the number of entries
     long run() {
         checkChains();
-        boolean[] isGivenUp = new boolean[words.length()];
-        IntStream.range(0, words.length()).parallel()
-                .filter(segment -> words.get(segment) > 0 && !isRead(segment))
-                .forEach(segment -> isGivenUp[segment] = true);
-        if (IntStream.range(0, words.length()).anyMatch(segment -> isGivenUp[segment])) {
-            IntStream.range(0, words.length()).filter(segment -> isGivenUp[segment]).forEach(segments::release);
+        int[] damaged = IntStream.range(0, words.length()).parallel()
+                .filter(segment -> words.get(segment) > 0 && !isRead(segment)).toArray();
+        for (int from = 0; from < damaged.length; ) {
+            BitSet group = new BitSet();
+            long count = 0;
+            while (from < damaged.length && count < GROUP_WORDS) {
+                count += words.get(damaged[from]);
+                group.set(damaged[from++]);
+            }
+            salvage(group);
+        }
+        if (damaged.length > 0) {
             checkChains();
         }
         buckets.setUsedOverflow(usedOverflow);
@@ -87,6 +102,7 @@ final class Recovery {
         var chain = new Chain(buckets);
         for (int number = 0; number < buckets.count(); number++) {
             long bucket = buckets.at(number);
+            chainLength = 0;
             chain.collect(bucket, this::isUnusedLink);
             boolean isComplete = chain.isComplete();
             int before = chain.count();
@@ -114,7 +130,7 @@ final class Recovery {
     /// Whether no chain has had this overflow bucket yet.
     private boolean isUnusedLink(long link) {
         long number = IndexWord.overflowBucket(link);
-        if (number >= buckets.overflowCapacity() || usedOverflow.get((int) number)) {
+        if (number >= buckets.overflowCapacity() || usedOverflow.get((int) number) || ++chainLength == Index.LONGEST_CHAIN) {
             return false;
         }
         usedOverflow.set((int) number);
@@ -161,18 +177,65 @@ final class Recovery {
                 missing--;
                 live += size;
                 lastExpiry = Math.max(lastExpiry, Integer.toUnsignedLong(layout.expiry(entry)));
-                for (int i = layout.parts(entry) - 1; i >= 0; i--) {
-                    found.add(layout.part(entry, i));
-                }
+                found.addAll(partsOf(entry));
             }
             partsOfAll += layout.parts(entry);
             position += size;
         }
-        segments.pool.setField(segment, Segments.STATE, Log.closedAt(position));
+        setFields(segment, position, live, lastExpiry, partsOfAll);
+        return areParts(found);
+    }
+
+    private void setFields(int segment, long end, long live, long lastExpiry, int partsOfAll) {
+        segments.pool.setField(segment, Segments.STATE, Log.closedAt(end));
         segments.pool.setField(segment, Segments.LIVE, live);
         segments.pool.setField(segment, Segments.LAST_EXPIRY, lastExpiry);
         segments.pool.setField(segment, Segments.PARTS, partsOfAll);
-        return areParts(found);
+    }
+
+    /// Keeps the intact entries of damaged segments. Words of others become 0, so the chains must be checked again.
+    private void salvage(BitSet damaged) {
+        Map<Integer, List<Long>> places = new ConcurrentHashMap<>();
+        var chain = new Chain(buckets);
+        for (int number = 0; number < buckets.count(); number++) {
+            chain.forEachPlace(buckets.at(number), place -> {
+                int segment = segment(Memory.word(place));
+                if (damaged.get(segment)) {
+                    places.computeIfAbsent(segment, _ -> new ArrayList<>()).add(place);
+                }
+            });
+        }
+        places.entrySet().parallelStream().forEach(of -> salvage(of.getKey(), of.getValue()));
+    }
+
+    /// Moves the intact entries of a segment together at its start.
+    ///
+    /// @param places addresses of the words that refer to the segment
+    private void salvage(int segment, List<Long> places) {
+        places.sort(Comparator.comparingLong(place -> IndexWord.offset(Memory.word(place))));
+        long start = segments.address(segment);
+        long end = start;
+        long lastExpiry = 0;
+        int partsOfAll = 0;
+        for (long place : places) {
+            long entry = segments.base + IndexWord.offset(Memory.word(place));
+            long size = entry < end ? 0 : layout.checkedSize(entry, start + segments.size - entry);
+            long hash = size == 0 ? 0 : Hash.of(layout.keyMemory(entry), seed);
+            if (size == 0 || index.place(entry, hash) != place || !isWhole(entry) || !areParts(partsOf(entry))) {
+                Memory.setWord(place, 0);
+                continue;
+            }
+            Memory.copy(entry, end, size);
+            index.replace(place, end, hash, 0);
+            lastExpiry = Math.max(lastExpiry, Integer.toUnsignedLong(layout.expiry(end)));
+            partsOfAll += layout.parts(end);
+            end += size;
+        }
+        setFields(segment, end - start, end - start, lastExpiry, partsOfAll);
+    }
+
+    private List<Integer> partsOf(long entry) {
+        return IntStream.range(0, layout.parts(entry)).mapToObj(number -> layout.part(entry, number)).toList();
     }
 
     private boolean isWhole(long entry) {

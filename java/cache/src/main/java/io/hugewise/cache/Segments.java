@@ -2,8 +2,6 @@ package io.hugewise.cache;
 
 import io.hugewise.cache.Manifest.Use;
 import io.hugewise.memory.SegmentPool;
-import java.util.Comparator;
-import java.util.stream.IntStream;
 
 /// The memory of a cache in equal segments, of which a limited number may be in use. The last free ones are kept for
 /// evicting, which needs memory to free memory, and for the index, without which an entry would be rejected.
@@ -90,8 +88,7 @@ final class Segments {
 
     /// Numbers of the segments of a use, in their order.
     int[] withUse(Use use) {
-        return IntStream.range(0, pool.count()).filter(segment -> manifest.use(segment) == use).boxed()
-                .sorted(Comparator.comparingLong(manifest::order)).mapToInt(segment -> segment).toArray();
+        return manifest.withUse(use);
     }
 
     /// Writes the fields of all segments to the manifest.

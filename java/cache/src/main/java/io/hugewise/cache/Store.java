@@ -337,7 +337,7 @@ final class Store {
             index.save();
             segments.save();
             if (isWritten) {
-                segments.manifest.close();
+                segments.manifest.close(segments.pool);
             }
         });
     }

@@ -180,7 +180,8 @@ class RestartTest {
                     for (long key : keys.subList(0, damaged)) {
                         assertThat(next.getIfPresent(key)).isNull();
                     }
-                    assertThat(next.estimatedSize()).isBetween(cache.estimatedSize() / 2, cache.estimatedSize() - damaged);
+                    // The others in their segments are intact.
+                    assertThat(next.estimatedSize()).isEqualTo(cache.estimatedSize() - damaged);
                     clear(next);
                 }
             }
@@ -196,14 +197,14 @@ class RestartTest {
         byte[] bytes = new byte[Long.BYTES];
         Serializers.longs().write(key, MemorySegment.ofArray(bytes));
         long at = store.peek(bytes, store.hash(bytes), store::valueAddress);
-        try (HugeFile open = HugeFile.open(left, "hugewise-cache 3")) {
+        try (HugeFile open = HugeFile.open(left, "hugewise-cache 4")) {
             long offset = at - store.segments.base + random.nextInt(200);
             open.memory().set(JAVA_BYTE, offset, (byte) (open.memory().get(JAVA_BYTE, offset) ^ 1 << random.nextInt(8)));
         }
     }
 
     private static void damage(Path file, Segments segments, Random random, int words) throws IOException {
-        try (HugeFile open = HugeFile.open(file, "hugewise-cache 3")) {
+        try (HugeFile open = HugeFile.open(file, "hugewise-cache 4")) {
             MemorySegment memory = open.memory();
             for (Manifest.Use use : new Manifest.Use[] {Manifest.Use.TABLE, Manifest.Use.OVERFLOW}) {
                 for (int segment : segments.withUse(use)) {
@@ -268,11 +269,35 @@ class RestartTest {
         write(file, 8 * 7, 1);
         isEmptied(file, builder(file), "its settings are damaged");
         fill(file);
-        write(file, 4096 + 8 * 5, 1L << 56);
-        isEmptied(file, builder(file), "it is damaged");
+        write(file, 0, 1);
+        isEmptied(file, builder(file), "its first page is damaged");
         Files.delete(file);
         HugeFile.create(file, SIZE, "hugewise-cache 0").close();
         isEmptied(file, builder(file), "its format is 'hugewise-cache 0'");
+    }
+
+    @Test
+    void aFileThatWasChangedWhileItWasClosedIsSearchedForIntactEntries() throws IOException {
+        Path file = folder.resolve("cache");
+        fill(file);
+        long segment;
+        try (var cache = builder(file).build()) {
+            cache.put(-1L, HugeCacheTest.value(-1, 100));
+            segment = cache.store().segments.withUse(Manifest.Use.TABLE)[0];
+        }
+        write(file, segment * 65536, -1);
+        isSearched(file, "1 of its segments were changed");
+        write(file, 4096 + 8 * 5, 1L << 56);
+        isSearched(file, "the list of its segments was changed");
+    }
+
+    private static void isSearched(Path file, String reason) {
+        try (var cache = builder(file).build()) {
+            assertThat(cache.restart().kind()).isEqualTo(Restart.Kind.RECOVERED);
+            assertThat(cache.restart().reason()).contains(reason);
+            assertThat(cache.estimatedSize()).isGreaterThan(500);
+            isConsistent(cache);
+        }
     }
 
     private static void fill(Path file) throws IOException {
@@ -283,7 +308,7 @@ class RestartTest {
     }
 
     private static void write(Path file, long at, long word) throws IOException {
-        try (HugeFile open = HugeFile.open(file, "hugewise-cache 3")) {
+        try (HugeFile open = HugeFile.open(file, "hugewise-cache 4")) {
             open.memory().set(JAVA_LONG, at, word);
         }
     }
