@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use hugewise_jvm::messages;
+use hugewise_texts::messages;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|log: &[u8]| {

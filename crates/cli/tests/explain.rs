@@ -16,7 +16,7 @@ fn explain(args: &[&str]) -> std::io::Result<Output> {
 }
 
 fn log(name: &str) -> String {
-    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jvm/tests/messages");
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../texts/tests/messages");
     logs.join(name).display().to_string()
 }
 
@@ -53,7 +53,10 @@ fn a_log_of_fallbacks_is_a_negative_verdict_with_evidence_of_the_machine_named()
 fn what_says_nothing_of_huge_pages_is_reported_as_that() -> TestResult {
     let ran = explain(&["--text", "[gc,start] GC(1) Pause Young"])?;
     assert_eq!(ran.status.code(), Some(0));
-    assert!(text(&ran.stdout).contains("No message about large pages in 1 line."));
+    assert!(
+        text(&ran.stdout)
+            .contains("No message about huge pages was recognised. 1 line read, 0 of them about")
+    );
     let ran = explain(&["--text", "[gc,init] Large Page Support: Enabled (Explicit)"])?;
     assert_eq!(ran.status.code(), Some(0), "a note is not a negative verdict");
     Ok(())
@@ -107,5 +110,88 @@ fn what_cannot_be_read_is_refused_with_a_next_step() -> TestResult {
         assert_eq!(ran.status.code(), Some(2), "{args:?}");
         assert!(text(&ran.stderr).contains(said), "{args:?}: {}", text(&ran.stderr));
     }
+    Ok(())
+}
+
+fn field(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/field").join(name).display().to_string()
+}
+
+/// Exit status, and the output as one line.
+fn explained(name: &str) -> Result<(Option<i32>, String), Box<dyn std::error::Error>> {
+    let ran = explain(&[&field(name)])?;
+    Ok((ran.status.code(), text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ")))
+}
+
+#[test]
+fn messages_of_a_mixed_fleet_are_explained() -> TestResult {
+    for (name, parts) in [
+        ("azul.txt", ["Azul Zing", "free but fragmented"]),
+        ("dpdk.txt", ["on node 1", "Grow the pool"]),
+        ("mariadb.txt", ["MariaDB", "67 pages of 2MiB"]),
+        ("mysql.txt", ["MySQL", "hugetlb_shm_group"]),
+        ("openj9.txt", ["OpenJ9", "objectheap"]),
+        ("oracle.txt", ["Oracle Database", "use_large_pages=only"]),
+        ("php.txt", ["PHP", "without harm"]),
+        ("qemu.txt", ["QEMU", "the guest did not start"]),
+        ("redis.txt", ["Redis", "disable-thp yes"]),
+    ] {
+        let (status, said) = explained(name)?;
+        assert_eq!(status, Some(1), "{name}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{name} lacks {part}: {said}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bus_error_of_postgresql_is_one_cause_with_its_own_settings() -> TestResult {
+    let (status, said) = explained("postgres-k8s.log")?;
+    assert_eq!(status, Some(1));
+    for part in ["huge_pages = off", "8826888192", "4209 pages of 2MiB", "the same as for line"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!said.contains("-XX:"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_pool_in_use_is_not_idle() -> TestResult {
+    let (status, said) = explained("dmesg-oom-pool-in-use.txt")?;
+    assert_eq!(status, Some(1));
+    for part in [
+        "all 6144 pages of 2MiB (12GiB) of the pool were in use",
+        "hugewise inspect --all",
+        "do not shrink the pool",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!said.contains("Reduce the pool to the pages"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_line_that_is_not_known_is_shown_with_what_was_read() -> TestResult {
+    let ran = explain(&["--text", "gateway: no huge pages left for the ring"])?;
+    assert_eq!(ran.status.code(), Some(1));
+    let said = text(&ran.stdout);
+    assert!(said.contains("about huge pages, but unknown here") && said.contains("for the ring"), "{said}");
+    let ran = explain(&["--text", "HugeTLB: registered 2.00 MiB page size, pre-allocated 0 pages"])?;
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stdout));
+    assert!(text(&ran.stdout).contains("1 line read, 1 of them about huge pages"), "{}", text(&ran.stdout));
+    Ok(())
+}
+
+/// A log of which a part was not read is no all-clear.
+#[test]
+fn what_was_not_read_is_counted() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("log");
+    fs::write(&log, [b"started\n".as_slice(), &[b'x'; 1 << 20], b"\n"].concat())?;
+    let ran = explain(&[&log.display().to_string()])?;
+    assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stdout));
+    let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("1 line could not be read in whole"), "{said}");
     Ok(())
 }

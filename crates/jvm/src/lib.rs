@@ -10,7 +10,6 @@ pub mod jdks;
 pub mod large_page_flags;
 pub mod launch;
 pub mod log_control;
-pub mod messages;
 pub mod page_size_log;
 pub mod performance_counters;
 pub mod regions;

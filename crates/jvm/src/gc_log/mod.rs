@@ -4,9 +4,7 @@
 //! of the log. [`sets`] orders the files of a rotation, [`summary`] aggregates the events.
 
 mod legacy;
-pub(crate) mod lines;
 mod names;
-mod near;
 mod numbers;
 mod reader;
 mod safepoints;
@@ -19,6 +17,8 @@ pub mod timeline;
 mod unified;
 
 use std::{ops::Range, path::Path};
+
+use hugewise_texts::{lines, near};
 
 pub use reader::Reader;
 pub use stamp::Stamp;

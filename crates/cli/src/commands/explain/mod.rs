@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use hugewise_jvm::messages::{self, ScannedLog};
 use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, sys::file};
+use hugewise_texts::messages::{self, ScannedLog};
 
 use crate::{
     NEGATIVE,
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// Explain messages of JVMs and the kernel about large pages: cause, evidence, actions
+/// Explain messages of programs and the kernel about huge pages: cause, evidence, actions
 ///
-/// Reads a log of any size: the output of a JVM, a GC log, an hs_err file, dmesg or journalctl. Equal
-/// messages are explained once. The evidence is the present state of this machine.
+/// Reads a log of any size: the output of a JVM, a database or another program, a GC log, an hs_err
+/// file, dmesg or journalctl. Equal messages are explained once. The evidence is the present state of this machine.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {
@@ -66,8 +66,12 @@ Examples:
 
 No setting is changed.
 
-Exit status: 0 no message reports a failure; 1 a program did not get huge pages, did not start or
-was ended; 2 usage error, or the log could not be read.";
+Exit status: 0 no message reports a failure; 1 a program did not get huge pages, did not start, was
+ended or warns, or a line about huge pages is not known here; 2 usage error, or a part of the log
+could not be read.";
+
+/// Exit status if no message reports a failure, and a part of the log was not read.
+const INCOMPLETE: u8 = 2;
 
 /// Magic numbers of compressed files, and the programs that decompress them.
 const COMPRESSED: [(&[u8], &str); 4] =
@@ -77,19 +81,25 @@ pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(explain.root.as_deref())?;
     let scanned = explain.scan()?;
     let mut facts = Facts::gather(&root, Scan::Never);
-    if messages::needs_scan(&scanned.found, &facts) {
+    if messages::needs_scan(&scanned, &facts) {
         facts = Facts::gather(&root, Scan::IfQuick);
     }
     let planned = (!explain.command.is_empty())
         .then(|| plan::make(&root, &PlanOptions::default(), &explain.command))
         .transpose()?;
     let planned = planned.as_ref().map(|plan| plan.actions.as_slice());
-    let report = ExplainReport::new(&scanned, messages::explain(&scanned.found, &facts, planned));
+    let report = ExplainReport::new(&scanned, messages::explain(&scanned, &facts, planned));
     match explain.json {
         true => print_json(&json::text(&report)?)?,
         false => print_styled(&text(&report, terminal)?, terminal)?,
     }
-    Ok(if report.is_negative() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
+    Ok(if report.is_negative() {
+        ExitCode::from(NEGATIVE)
+    } else if report.is_incomplete() {
+        ExitCode::from(INCOMPLETE)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 impl Explain {

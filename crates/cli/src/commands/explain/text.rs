@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use hugewise_jvm::messages::{Explanation, Harm, ScannedLog};
+use hugewise_texts::messages::{Explanation, Family, Harm, ScannedLog};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::output::{
     layout::Page,
     terminal::{Terminal, plain},
+    words::counted,
 };
 
 /// Result of `hugewise explain`, schema `hugewise.explain/2`.
@@ -21,58 +22,101 @@ pub struct ExplainReport {
     messages: Vec<Explanation>,
     /// Number of distinct messages beyond the first thousand, which are not explained.
     left_out: u64,
+    /// Number of lines about huge pages, known or not.
+    about_huge_pages: u64,
+    /// Number of lines of which a part could not be read.
+    unread_lines: u64,
 }
 
 impl ExplainReport {
     pub fn new(scanned: &ScannedLog, messages: Vec<Explanation>) -> ExplainReport {
-        let (lines, left_out) = (scanned.lines, scanned.left_out);
-        ExplainReport { schema: "hugewise.explain/2", lines, messages, left_out }
+        ExplainReport {
+            schema: "hugewise.explain/2",
+            lines: scanned.lines,
+            messages,
+            left_out: scanned.left_out,
+            about_huge_pages: scanned.about_huge_pages,
+            unread_lines: scanned.unread,
+        }
     }
 
-    /// Whether a message reports that a program did not get huge pages, did not start or was ended.
+    /// Whether a message reports that a program did not get huge pages, did not start, was ended or warns, or a
+    /// line about huge pages is not known.
     pub fn is_negative(&self) -> bool {
         self.messages.iter().any(|message| message.found.message.harm != Harm::None)
     }
+
+    /// Whether a part of the log was not read.
+    pub fn is_incomplete(&self) -> bool {
+        self.unread_lines > 0
+    }
 }
+
+/// Largest number of lines shown that are about huge pages and not known.
+const MAX_UNKNOWN_SHOWN: usize = 10;
 
 pub fn text(report: &ExplainReport, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
-    let lines = match report.lines {
-        1 => "1 line".to_owned(),
-        lines => format!("{lines} lines"),
-    };
-    if report.messages.is_empty() {
-        let said = format!(
-            "No message about large pages in {lines}. This does not prove huge pages: some JVMs fall back \
-             without a message. Check a running JVM: hugewise inspect PID"
-        );
-        page.wrapped("VERDICT", &said)?;
+    let is_information = |message: &&Explanation| message.found.message.family == Family::Information;
+    let (information, messages): (Vec<_>, Vec<_>) = report.messages.iter().partition(is_information);
+    if messages.is_empty() {
+        page.wrapped("VERDICT", &nothing_recognised(report, &information))?;
         return Ok(page.into_text());
     }
-    for (at, message) in report.messages.iter().enumerate() {
-        // Evidence and actions that equal those of an earlier message are not repeated.
-        let shares = |before: &&Explanation| {
-            (&before.evidence, &before.actions) == (&message.evidence, &message.actions)
-        };
-        let same_as_line = report.messages[..at].iter().find(shares).map(|before| before.found.line);
-        one(&mut page, message, same_as_line, terminal)?;
+    let mut unknown = 0;
+    for (at, message) in messages.iter().enumerate() {
+        unknown += usize::from(message.found.message.family == Family::Unknown);
+        if message.found.message.family == Family::Unknown && unknown > MAX_UNKNOWN_SHOWN {
+            continue;
+        }
+        one(&mut page, message, &messages[..at], terminal)?;
     }
-    if report.left_out > 0 {
-        page.wrapped("", &format!("{} more distinct messages are not shown", report.left_out))?;
+    let hidden = report.left_out + unknown.saturating_sub(MAX_UNKNOWN_SHOWN) as u64;
+    if hidden > 0 {
+        page.wrapped("", &format!("{hidden} more distinct messages are not shown"))?;
     }
+    page.line("", "")?;
+    page.wrapped("READ", &counts(report))?;
     Ok(page.into_text().trim_start().to_owned())
 }
 
-fn one(
-    page: &mut Page,
-    message: &Explanation,
-    same_as_line: Option<u64>,
-    terminal: &Terminal,
-) -> fmt::Result {
+/// `12 lines read, 3 of them about huge pages`
+fn counts(report: &ExplainReport) -> String {
+    let mut said = format!(
+        "{} read, {} of them about huge pages",
+        counted(report.lines, "line"),
+        report.about_huge_pages
+    );
+    if report.unread_lines > 0 {
+        said += &format!("; {} could not be read in whole", counted(report.unread_lines, "line"));
+    }
+    said + "."
+}
+
+fn nothing_recognised(report: &ExplainReport, information: &[&Explanation]) -> String {
+    let mut said = match information {
+        [] => "No message about huge pages was recognised. ".to_owned(),
+        [one] => format!("No message reports a fault. Line {}: {} ", one.found.line, one.detail),
+        [one, ..] => format!(
+            "No message reports a fault. {} kinds of lines are settings or states; line {}: {} ",
+            information.len(),
+            one.found.line,
+            one.detail
+        ),
+    };
+    said += &counts(report);
+    said += " This does not prove huge pages: some programs fall back without a message. Check a running one: hugewise \
+             inspect PID";
+    plain(&said)
+}
+
+fn one(page: &mut Page, message: &Explanation, before: &[&Explanation], terminal: &Terminal) -> fmt::Result {
     let found = &message.found;
     let harm = match found.message.harm {
         Harm::Stopped => terminal.bad("failed"),
         Harm::NotHuge => terminal.warn("no huge pages"),
+        Harm::Warned => terminal.warn("warning"),
+        Harm::Unknown => terminal.warn("about huge pages, but unknown here"),
         Harm::None => terminal.dim("note"),
     };
     let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
@@ -82,8 +126,21 @@ fn one(
         format!("{harm} · {}{times}", terminal.dim(&format!("message of {}", found.message.speaker))),
     )?;
     page.line("", terminal.bold(&plain(&found.text)))?;
-    page.wrapped("CAUSE", &plain(&message.detail))?;
-    if let Some(line) = same_as_line {
+    // Causes, evidence and actions that equal those of an earlier message are not repeated.
+    let line_of = |same: &dyn Fn(&Explanation) -> bool| {
+        before.iter().find(|earlier| same(earlier)).map(|earlier| earlier.found.line)
+    };
+    let actions_of =
+        line_of(&|earlier| (&earlier.evidence, &earlier.actions) == (&message.evidence, &message.actions));
+    match (line_of(&|earlier| earlier.detail == message.detail), actions_of) {
+        (Some(line), Some(actions)) if line == actions => {
+            return page
+                .line("CAUSE", format!("the same as for line {line}, with the same evidence and actions"));
+        }
+        (Some(line), _) => page.line("CAUSE", format!("the same as for line {line}"))?,
+        (None, _) => page.wrapped("CAUSE", &plain(&message.detail))?,
+    }
+    if let Some(line) = actions_of {
         return page.line("ACTIONS", format!("the same as for line {line}, with the same evidence"));
     }
     for evidence in &message.evidence {

@@ -31,6 +31,7 @@ impl Explainer<'_> {
             | Family::CommitFailed
             | Family::BootPool
             | Family::OutOfMemory
+            | Family::ProgramPool
             | Family::NoNode => self.pool_evidence(),
             Family::BusError | Family::ContainerLimit => self.limit_evidence(),
             Family::SharedMemory if self.found.message.errno == Some(ENOMEM) => self.pool_evidence(),
@@ -38,7 +39,9 @@ impl Explainer<'_> {
                 reported("vm.hugetlb_shm_group", &facts.limits.hugetlb_shm_group, SHM_GROUP),
                 reported("kernel.shmmax", &facts.limits.shmmax, SHMMAX),
             ],
-            Family::ThpOff => vec![setting("THP", facts.thp.pmd_enabled(), &facts.thp, "enabled")],
+            Family::ThpOff | Family::ProgramThp => {
+                vec![setting("THP", facts.thp.pmd_enabled(), &facts.thp, "enabled")]
+            }
             Family::ShmemThpOff => vec![self.shmem()],
             Family::LargePagesOff | Family::LargePagesOn => {
                 let mut evidence = self.pool_evidence();
@@ -50,7 +53,9 @@ impl Explainer<'_> {
                 vec![format!("page sizes of this machine's pools: {}", self.sizes())]
             }
             Family::NoBlock => self.obtainable().into_iter().collect(),
-            Family::UnknownFlag => Vec::new(),
+            Family::UnknownFlag | Family::ProgramSetting | Family::Information | Family::Unknown => {
+                Vec::new()
+            }
         }
     }
 

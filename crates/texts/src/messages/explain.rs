@@ -9,7 +9,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Family, FoundMessage};
+use super::{Family, FoundMessage, Harm, Program, ScannedLog};
 
 /// Explanation of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -34,13 +34,13 @@ const ENOSPC: i32 = 28;
 /// Explains the messages of one log by the state of this machine. The log may be older, or of another
 /// machine: the evidence is this machine's in any case. `planned`: the actions of the plan for the command line
 /// that printed the log; without it, the pages that the JVM needs are unknown.
-pub fn explain(found: &[FoundMessage], facts: &Facts, planned: Option<&[Action]>) -> Vec<Explanation> {
-    found.iter().map(|one| Explainer { found: one, all: found, facts, planned }.explain()).collect()
+pub fn explain(log: &ScannedLog, facts: &Facts, planned: Option<&[Action]>) -> Vec<Explanation> {
+    log.found.iter().map(|one| Explainer { found: one, log, facts, planned }.explain()).collect()
 }
 
 /// Whether the evidence of a message contains pages that only a scan of every page frame finds.
-pub fn needs_scan(found: &[FoundMessage], facts: &Facts) -> bool {
-    let explainers = found.iter().map(|one| Explainer { found: one, all: found, facts, planned: None });
+pub fn needs_scan(log: &ScannedLog, facts: &Facts) -> bool {
+    let explainers = log.found.iter().map(|one| Explainer { found: one, log, facts, planned: None });
     explainers.filter_map(|one| one.size()).any(|size| facts.contiguity.needs_scan(size))
 }
 
@@ -48,10 +48,15 @@ fn run(command: impl Into<String>, change: &str) -> Action {
     Action::new(change).by(command)
 }
 
+/// Size of a number of pages.
+fn held_by(size: PageSize, pages: u64) -> Bytes {
+    Bytes(size.bytes().0.saturating_mul(pages))
+}
+
 /// A message, the other messages of its log, and the machine.
 pub(super) struct Explainer<'a> {
     pub(super) found: &'a FoundMessage,
-    all: &'a [FoundMessage],
+    log: &'a ScannedLog,
     pub(super) facts: &'a Facts,
     planned: Option<&'a [Action]>,
 }
@@ -61,6 +66,7 @@ impl Explainer<'_> {
         let (detail, action) = self.detail_and_action();
         let actions = match self.planned {
             Some(planned) if action == self.fill_pool() => planned.to_vec(),
+            _ if action.change.is_empty() => Vec::new(),
             _ => vec![action],
         };
         Explanation { found: self.found.clone(), detail, evidence: self.evidence(), actions }
@@ -68,6 +74,9 @@ impl Explainer<'_> {
 
     fn detail_and_action(&self) -> (String, Action) {
         let message = &self.found.message;
+        if let Some(advice) = message.advice() {
+            return (self.filled(advice.meaning), Action::new(self.filled(advice.action)));
+        }
         let size = self.size();
         let pages_of = size.map_or_else(|| "huge pages".to_owned(), |size| format!("pages of {size}"));
         let bytes = message.bytes.map_or_else(|| "a region".to_owned(), |bytes| bytes.to_string());
@@ -171,7 +180,7 @@ impl Explainer<'_> {
                     )),
                 ),
             },
-            Family::LargePagesOff if message.harm == super::Harm::None => (
+            Family::LargePagesOff if message.harm == Harm::None => (
                 "The JVM was started without large pages, or disabled them itself; in that case a warning above \
                  gives the reason. If THP is set to always, the JVM can have huge pages nevertheless."
                     .into(),
@@ -229,23 +238,9 @@ impl Explainer<'_> {
                  the first touch above the limit kills the process. Other causes: a truncated mapped file, a full \
                  /dev/shm."
                     .into(),
-                Action::new(
-                    "Raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) \
-                     to the demand that hugewise plan -- java … prints, or run without -XX:+UseLargePages",
-                ),
+                Action::new(self.bus_error_remedy()),
             ),
-            Family::OutOfMemory => (
-                format!(
-                    "Memory ran out while {} of {} {pages_of} were free in a pool: only programs that request \
-                     hugetlb pages can use them.",
-                    message.got.unwrap_or_default(),
-                    message.pages.unwrap_or_default()
-                ),
-                match size {
-                    Some(size) => run(format!("sudo hugewise apply --pool {size}=N"), "Reduce the pool to the pages that programs use"),
-                    None => Action::new("Reduce the pool to the pages that programs use; hugewise plan -- java … prints the demand"),
-                },
-            ),
+            Family::OutOfMemory => self.out_of_memory(size, &pages_of),
             Family::MemlockRule => (
                 "A process was allowed SysV shared memory on huge pages by its RLIMIT_MEMLOCK, which the kernel \
                  deprecates."
@@ -268,6 +263,86 @@ impl Explainer<'_> {
                      /sys/fs/cgroup/cgroup.controllers must contain hugetlb",
                 ),
             ),
+            Family::Unknown | Family::ProgramPool | Family::ProgramThp | Family::ProgramSetting | Family::Information => (
+                format!("The line is about huge pages ({name}), and is not known here: it may report a fault."),
+                Action::new("Read the documentation of the program that printed it; compare the machine: hugewise check"),
+            ),
+        }
+    }
+
+    /// The text, with the fields of the message.
+    fn filled(&self, text: &str) -> String {
+        let message = &self.found.message;
+        let size = self.size();
+        let size_text = size.map_or_else(|| "an unknown size".to_owned(), |size| size.to_string());
+        let bytes = message.bytes.map_or_else(|| "a region".to_owned(), |bytes| bytes.to_string());
+        let count = message.pages.or_else(|| Some(message.bytes?.pages_needed(size?).0));
+        let pages = match count {
+            Some(count) => format!("{count} pages of {size_text}"),
+            None => format!("pages of {size_text}"),
+        };
+        let got = message.got.map_or_else(|| "too few".to_owned(), |got| got.to_string());
+        let name = message.name.as_deref().unwrap_or_default();
+        [
+            ("{bytes}", &*bytes),
+            ("{pages}", &*pages),
+            ("{size}", &*size_text),
+            ("{got}", &*got),
+            ("{name}", name),
+        ]
+        .iter()
+        .fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
+    }
+
+    /// How to avoid SIGBUS, for the program of the log.
+    fn bus_error_remedy(&self) -> &'static str {
+        let postgres = self.found.message.speaker == "PostgreSQL" || self.log.names(Program::PostgreSql);
+        match (postgres, self.log.names(Program::Java)) {
+            (true, false) => {
+                "Set huge_pages = off in postgresql.conf (initdb: -c huge_pages=off), or request huge pages for the pod or \
+                 container (Kubernetes: hugepages-SIZE, requests equal to limits) for shared_buffers and the rest: hugewise plan \
+                 -- postgres -D DIRECTORY prints the pages. A runtime that also limits rsvd lets huge_pages = try fall back"
+            }
+            (false, false) => {
+                "Raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) to the \
+                 demand of the program (hugewise plan -- COMMAND), or switch huge pages off: java with -XX:-UseLargePages, \
+                 PostgreSQL with huge_pages = off"
+            }
+            _ => {
+                "Raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) \
+                 to the demand that hugewise plan -- java … prints, or run without -XX:+UseLargePages"
+            }
+        }
+    }
+
+    /// A pool in the kernel's report that memory ran out.
+    fn out_of_memory(&self, size: Option<PageSize>, pages_of: &str) -> (String, Action) {
+        let message = &self.found.message;
+        let (free, total) = (message.got.unwrap_or_default(), message.pages.unwrap_or_default());
+        let held = size.map(|size| format!(" ({})", held_by(size, total))).unwrap_or_default();
+        if free == 0 {
+            return (
+                format!(
+                    "Memory ran out while all {total} {pages_of}{held} of the pool were in use: the pool is not idle. Its \
+                     pages cannot be returned while the program that uses them runs, and the other programs have only the \
+                     rest of the memory."
+                ),
+                Action::new(
+                    "Reduce the demand of the killed program or of the program that uses the pool (hugewise inspect --all \
+                     lists it), or add memory; do not shrink the pool below the pages in use",
+                )
+                .by("hugewise inspect --all"),
+            );
+        }
+        let idle = size.map(|size| format!(" ({})", held_by(size, free))).unwrap_or_default();
+        let detail = format!(
+            "Memory ran out while {free}{idle} of {total} {pages_of} were free in a pool: only programs that request \
+             hugetlb pages can use them. Free pages may be reserved for a program."
+        );
+        let change = "Reduce the pool to the pages that programs use or have reserved";
+        match size {
+            Some(size) => (detail, run(format!("sudo hugewise apply --pool {size}=N"), change)),
+            None => (detail, Action::new(format!("{change}; hugewise plan -- java … prints the demand"))),
         }
     }
 
@@ -327,7 +402,7 @@ impl Explainer<'_> {
             page_size.as_ref().or(default) == Some(&size)
         };
         let lacking = |family: Family| {
-            let of_family = self.all.iter().filter(move |found| found.message.family == family);
+            let of_family = self.log.found.iter().filter(move |found| found.message.family == family);
             of_family.filter(of_size).filter_map(|found| found.message.bytes)
         };
         // A harmless variant of a warning reports the same region a second time.

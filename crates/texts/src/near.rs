@@ -9,17 +9,17 @@ const ONES: u64 = u64::from_ne_bytes([1; 8]);
 
 /// Bit mask of the positions of `byte`, the lowest bit for the first position.
 #[inline]
-pub(super) fn mask(block: [u8; 16], byte: u8) -> u32 {
+pub fn mask(block: [u8; 16], byte: u8) -> u32 {
     u8x16::new(block).cmp_eq(u8x16::splat(byte)).move_mask() as u32
 }
 
 /// Bytes that [`all`] searches at once.
-pub(super) const CHUNK: usize = 4096;
+pub const CHUNK: usize = 4096;
 
 /// All positions of `byte` in a chunk. The code has no branch that depends on the distance between two
 /// matches, which the CPU cannot predict.
 #[inline]
-pub(super) fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) -> &'a [u16] {
+pub fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) -> &'a [u16] {
     let (mut count, mut at) = (0, 0);
     let mut rest = chunk;
     while !rest.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn all<'a>(chunk: &[u8], byte: u8, places: &'a mut [u16; CHUNK + 2]) 
 
 /// First position of `byte`.
 #[inline]
-pub(super) fn position(text: &[u8], byte: u8) -> Option<usize> {
+pub fn position(text: &[u8], byte: u8) -> Option<usize> {
     let mut rest = text;
     while let Some((block, after)) = rest.split_first_chunk() {
         let found = mask(*block, byte);
@@ -75,7 +75,7 @@ pub(super) fn position(text: &[u8], byte: u8) -> Option<usize> {
 
 /// First position of `byte` in eight bytes, in one step.
 #[inline]
-pub(super) fn first(eight: [u8; 8], byte: u8) -> Option<usize> {
+pub fn first(eight: [u8; 8], byte: u8) -> Option<usize> {
     // Matching bytes become zero, and subtracting 1 borrows there: the lowest such bit is that of the first
     // match.
     let word = u64::from_le_bytes(eight) ^ (ONES * u64::from(byte));
@@ -85,7 +85,7 @@ pub(super) fn first(eight: [u8; 8], byte: u8) -> Option<usize> {
 
 /// Last position of `byte`.
 #[inline]
-pub(super) fn last_position(text: &[u8], byte: u8) -> Option<usize> {
+pub fn last_position(text: &[u8], byte: u8) -> Option<usize> {
     let mut rest = text;
     while let Some((before, eight)) = rest.split_last_chunk() {
         let mut mirrored = *eight;

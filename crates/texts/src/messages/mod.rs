@@ -1,13 +1,12 @@
-//! Messages of JVMs and the kernel about large pages.
-//!
-//! Sources of the wordings: provoked messages of JDK 11, 17, 21 and 25; users' reports for JDK 8;
-//! `mm/hugetlb.c`, `mm/page_alloc.c` and `mm/show_mem.c` of Linux 6.
+//! Messages of programs and the kernel about huge pages: one row for each in [`wordings`].
 
 mod evidence;
 mod explain;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod vocabulary;
+pub mod wordings;
 
 use std::sync::LazyLock;
 
@@ -17,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use explain::{Explanation, explain, needs_scan};
-pub use scan::{FoundMessage, ScannedLog, scan};
+pub use scan::{FoundMessage, Program, ScannedLog, scan};
 
 /// Kind of a message. The meaning of a name never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -67,6 +66,16 @@ pub enum Family {
     NoNode,
     /// The huge pages of a pod or container were requested in an invalid way.
     ContainerLimit,
+    /// A program did not get pages of a pool.
+    ProgramPool,
+    /// A program asks for another THP mode.
+    ProgramThp,
+    /// A setting or a right prevents a program from using or changing huge pages.
+    ProgramSetting,
+    /// A setting or a state, and no fault.
+    Information,
+    /// A line about huge pages that is not known here.
+    Unknown,
 }
 
 /// Effect on the program.
@@ -77,6 +86,10 @@ pub enum Harm {
     Stopped,
     /// It runs, but not on the huge pages that it requested.
     NotHuge,
+    /// It runs, and warns of latency, of its use of memory, or of an option without effect.
+    Warned,
+    /// Not known: the message is about huge pages, and not known here.
+    Unknown,
     /// None by itself.
     None,
 }
@@ -106,54 +119,35 @@ pub struct Message {
     pub got: Option<u64>,
     /// Flag, boot parameter or resource that the message names.
     pub name: Option<String>,
+    /// Index of the wording in [`wordings::all`]; `None` if it is not known.
+    #[serde(skip)]
+    pub wording: Option<usize>,
 }
 
-/// Family, harm, speaker, and a pattern with groups named after the fields of [`Message`].
-type Wording = (Family, Harm, &'static str, &'static str);
+impl Message {
+    /// A line about huge pages that is not known. `word`: why it is about huge pages.
+    fn unknown(word: String) -> Message {
+        Message {
+            family: Family::Unknown,
+            harm: Harm::Unknown,
+            speaker: "a program that is not known here",
+            errno: None,
+            bytes: None,
+            page_size: None,
+            order: None,
+            pages: None,
+            got: None,
+            name: Some(word),
+            wording: None,
+        }
+    }
 
-#[rustfmt::skip]
-const WORDINGS: [Wording; 35] = {
-    use Family::*;
-    use Harm::{NotHuge, Stopped};
-    const NONE: Harm = Harm::None;
-    [
-    (PoolEmpty, NotHuge, "JDK 17 and later", r"UseLargePages disabled, no large pages configured and available"),
-    (PoolShort, NotHuge, "JDK 8 and 11", r"Failed to reserve large pages memory req_addr: \w+ bytes: (?<bytes>\d+) \(err(?:or|no) = (?<errno>\d+)\)"),
-    (PoolShort, NotHuge, "JDK 17", r"Failed to reserve and commit memory\. req_addr: \w+ bytes: (?<bytes>\d+) page size: (?<page>\d+) \(err(?:or|no) = (?<errno>\d+)\)"),
-    (PoolShort, NotHuge, "JDK 21 and later", r"Failed to reserve and commit memory using large pages\. req_addr: \w+ bytes: (?<bytes>\d+)"),
-    (PoolShort, NONE, "JDK 21 and later", r"Failed to reserve and commit memory with given page size\. req_addr: \w+ size: (?<bytes>\d+[BKMG]?), page size: (?<page>\d+[BKMG]?), \(err(?:or|no) = (?<errno>\d+)\)"),
-    (SharedMemory, NotHuge, "JDK 8 to 21", r"Failed to (?:reserve|attach|create) shared memory\b.*\(err(?:or|no) = (?<errno>\d+)\)"),
-    (KindNotConfigured, NotHuge, "JDK 8 to 21", r"(?<name>HugeTLBFS) is not (?:configured or not )?supported by the operating system"),
-    (KindNotConfigured, NotHuge, "JDK 17 and 21", r"Large pages using (?<name>UseSHM|UseHugeTLBFS) are not configured on this system"),
-    (ThpOff, NotHuge, "JDK 17 and later", r"UseTransparentHugePages disabled[,;] transparent huge pages are not supported by the operating system"),
-    (ThpOff, NotHuge, "JDK 8", r"TransparentHugePages is not supported by the operating system"),
-    (ThpOff, NotHuge, "JDK 25", r"Anonymous transparent huge pages are not enabled in the OS"),
-    (ShmemThpOff, NotHuge, "JDK 25", r"Shared memory transparent huge pages are not enabled in the OS"),
-    (PageSizeIgnored, NONE, "JDK 8 and 11", r"Setting LargePageSizeInBytes has no effect on this OS\. Large page size is (?<page>\d+[BKMG])"),
-    (PageSizeRefused, Stopped, "ZGC of JDK 17", r"Incompatible large page size configured (?<bytes>\d+) \(expected (?<page>\d+)\)"),
-    (PageSizeRefused, Stopped, "ZGC of JDK 21 and later", r"Incompatible -XX:LargePageSizeInBytes, only (?<page>\d+[BKMG]) large pages are supported by ZGC"),
-    (PageSizeRefused, Stopped, "JDK 25", r"LargePageSizeInBytes \( (?<bytes>\d+) \) must be a power of 2"),
-    (HeapCommit, Stopped, "ZGC", r"Failed to commit memory \(Not enough space\)"),
-    (HeapLowered, Stopped, "ZGC", r"Forced to lower max Java heap size from (?<asked>\d+)M\(\d+%\) to (?<left>\d+)M"),
-    (HeapCommit, Stopped, "ZGC", r"Failed to allocate initial Java heap \((?<bytes>\d+M)\)"),
-    (CommitFailed, NotHuge, "a JVM", r"os::commit_memory\(\w+, (?<bytes>\d+), (?<page>\d+), \d\) failed; error='[^']*' \(err(?:or|no)=(?<errno>\d+)\)"),
-    (UnknownFlag, Stopped, "a JVM", r"Unrecognized VM option '[+-]?(?<name>UseSHM|UseHugeTLBFS|UseLargePages\w*|LargePageSizeInBytes|UseTransparentHugePages|UseMadvPopulateWrite|PreTouchParallelChunkSize|AlwaysPreTouchStacks|THPStackMitigation)\b"),
-    (LargePagesOff, NotHuge, "ZGC", r"Large Page Support: Disabled \(OS enforced\)"),
-    (LargePagesOff, NONE, "a JVM", r"Large Page Support: Disabled|Large page support disabled\."),
-    (LargePagesOn, NONE, "a JVM", r"Large Page Support: Enabled \((?<name>Explicit|Transparent)\)"),
-    (BootPool, NotHuge, "the kernel", r"HugeTLB: allocating (?<pages>\d+) of page size (?<page>\d+(?:\.\d+)? [KMG]i?B) failed.*?Only allocated (?<got>\d+) hugepages"),
-    (BootPool, NotHuge, "the kernel", r"hugetlb: .*?only allocated (?<got>\d+) hugepages"),
-    (BootParameter, NotHuge, "the kernel", r"HugeTLB: unsupported (?<name>(?:default_)?hugepagesz=\S+)"),
-    (BootParameter, NotHuge, "the kernel", r"HugeTLB: (?:Invalid hugepages parameter (?<name>\S+)|(?<also>hugepages=\S+) does not follow a valid|(?<twice>(?:default_)?hugepagesz=\S+) specified twice)"),
-    (NoBlock, NONE, "the kernel", r"page allocation failure: order:(?<order>\d+)"),
-    (BusError, Stopped, "a JVM", r"SIGBUS \(0x7\)"),
-    (BusError, Stopped, "a shell", r"(?:^|[\s:])[Bb]us error\b"),
-    (OutOfMemory, NONE, "the kernel", r"hugepages_total=(?<pages>[1-9]\d*) hugepages_free=(?<got>\d+) hugepages_surp=\d+ hugepages_size=(?<page>\d+kB)"),
-    (MemlockRule, NONE, "the kernel", r"Using mlock ulimits for SHM_HUGETLB is (?:obsolete|deprecated)"),
-    (NoNode, Stopped, "Kubernetes", r"Insufficient (?<name>hugepages-(?<page>\d+[KMG]i))\b"),
-    (ContainerLimit, Stopped, "Kubernetes or its runtime", r"HugePages require cpu or memory|(?i:fail|error|unable).*(?<name>hugetlb\.\d+[KMG]B\.(?:rsvd\.)?(?:max|limit_in_bytes))"),
-    ]
-};
+    /// Meaning and action, if they do not depend on the machine.
+    fn advice(&self) -> Option<&'static wordings::Advice> {
+        let advice = wordings::all().nth(self.wording?)?.advice.as_ref()?;
+        (!advice.meaning.is_empty()).then_some(advice)
+    }
+}
 
 /// Smallest order of a huge page on any machine: 2 MiB on base pages of 64 KiB.
 const MIN_HUGE_PAGE_ORDER: u32 = 5;
@@ -165,7 +159,7 @@ struct Patterns {
 
 /// `None` only if a pattern does not compile, which a test excludes.
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    let patterns = WORDINGS.iter().map(|(.., pattern)| ascii(pattern));
+    let patterns = wordings::all().map(|wording| ascii(wording.pattern));
     let each = patterns.clone().map(|pattern| Regex::new(&pattern)).collect::<Result<_, _>>().ok()?;
     Some(Patterns { any: RegexSet::new(patterns).ok()?, each })
 });
@@ -178,16 +172,23 @@ fn ascii(pattern: &str) -> String {
         .fold(pattern.to_owned(), |text, class| text.replace(class, &format!("(?-u:{class})")))
 }
 
-/// Parses one line of a log; `None` if it is not about large pages.
+/// Parses one line of a log; `None` if it is not about huge pages.
 pub fn read(line: &str) -> Option<Message> {
+    known(line).or_else(|| {
+        let word = vocabulary::find(line)?;
+        Some(Message::unknown(word))
+    })
+}
+
+fn known(line: &str) -> Option<Message> {
     let patterns = PATTERNS.as_ref()?;
     let first = patterns.any.matches(line).iter().next()?;
-    let (family, harm, speaker, _) = WORDINGS.get(first)?;
+    let wording = wordings::all().nth(first)?;
     let captures = patterns.each.get(first)?.captures(line)?;
     let message = Message {
-        family: *family,
-        harm: *harm,
-        speaker,
+        family: wording.family,
+        harm: wording.harm,
+        speaker: wording.speaker,
         errno: number(&captures, "errno"),
         bytes: size(&captures, "bytes").or_else(|| lost(&captures)),
         page_size: size(&captures, "page").and_then(|bytes| PageSize::new(bytes).ok()),
@@ -195,6 +196,7 @@ pub fn read(line: &str) -> Option<Message> {
         pages: number(&captures, "pages"),
         got: number(&captures, "got"),
         name: ["name", "also", "twice"].iter().find_map(|group| text(&captures, group)).map(str::to_owned),
+        wording: Some(first),
     };
     (message.order.is_none_or(|order| order >= MIN_HUGE_PAGE_ORDER)).then_some(message)
 }

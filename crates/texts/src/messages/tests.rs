@@ -11,7 +11,7 @@ fn families(file: &str) -> io::Result<BTreeMap<Family, u64>> {
     let scanned = scan(&fs::read(path)?[..])?;
     assert_eq!(scanned.left_out, 0);
     let mut families = BTreeMap::new();
-    for found in scanned.found {
+    for found in scanned.found.into_iter().filter(|found| found.message.family != Information) {
         *families.entry(found.message.family).or_default() += found.count;
     }
     Ok(families)
@@ -36,7 +36,7 @@ fn what_jvms_and_kernels_printed_is_found() -> io::Result<()> {
         ("jdk11.txt", both(&eleven, &[])),
         ("jdk17.txt", both(&modern, &[(PoolShort, 13)])),
         ("jdk21.txt", both(&modern, &[(PoolShort, 14)])),
-        ("jdk25.txt", both(&newest.concat(), &[])),
+        ("jdk25.txt", both(&newest.concat(), &[(ProgramSetting, 1)])),
         ("kernel.txt", both(&kernel, &others)),
     ] {
         assert_eq!(families(file)?, expected, "{file}");
@@ -61,7 +61,7 @@ fn fields_are_read() {
     let boot = message("HugeTLB: allocating 64 of page size 1.00 GiB failed.  Only allocated 21 hugepages.");
     assert_eq!((boot.pages, boot.got, boot.page_size.map(PageSize::bytes)), (Some(64), Some(21), mib(1024)));
     let order = message("java: page allocation failure: order:9, mode:0x1400ca(GFP_TRANSHUGE)");
-    assert_eq!((order.order, order.harm), (Some(9), Harm::None));
+    assert_eq!((order.order, order.harm), (Some(9), Harm::NotHuge));
     assert_eq!(message("Unrecognized VM option '+UseHugeTLBFS'").name.as_deref(), Some("UseHugeTLBFS"));
     for other in [
         "Unrecognized VM option 'UseFastMode'",
@@ -104,7 +104,7 @@ fn machine(files: &[(&str, &str)]) -> io::Result<Facts> {
 }
 
 fn explained(text: &str, facts: &Facts) -> io::Result<Vec<Explanation>> {
-    Ok(explain(&scan(text.as_bytes())?.found, facts, None))
+    Ok(explain(&scan(text.as_bytes())?, facts, None))
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
     assert_eq!(action.command.as_deref(), Some("sudo hugewise apply -- COMMAND"));
     assert!(action.change.contains("take 632 pages of 2MiB"), "{action:?}");
     let planned = [Action::new("Grow the pools").by("sudo hugewise apply --pool 2MiB=+1")];
-    let with_plan = explain(&scan(log.as_bytes())?.found, &facts, Some(&planned));
+    let with_plan = explain(&scan(log.as_bytes())?, &facts, Some(&planned));
     let of_plan: Vec<bool> = with_plan.iter().map(|one| one.actions == planned).collect();
     assert_eq!(of_plan, [true, true, false, false], "only the messages about the pool");
     let evidence = |at: usize| explained_log[at].evidence.join("\n");
@@ -150,7 +150,8 @@ fn nothing_is_left_unexplained() -> io::Result<()> {
     let mut kinds = 0;
     for file in ["jdk11.txt", "jdk17.txt", "jdk25.txt", "kernel.txt"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
-        for one in explained(&fs::read_to_string(path)?, &facts)? {
+        let explained = explained(&fs::read_to_string(path)?, &facts)?;
+        for one in explained.into_iter().filter(|one| one.found.message.family != Information) {
             let reported = format!("{} {}", one.detail, one.actions[0].change);
             assert!(
                 one.detail.len() > 20 && one.actions[0].change.len() > 10 && !reported.contains("  "),
@@ -167,11 +168,11 @@ proptest! {
     #[test]
     fn nothing_makes_it_panic(
         log in prop::collection::vec(any::<u8>(), 0..400),
-        wording in 0..WORDINGS.len(),
+        wording in 0..wordings::all().count(),
         numbers in prop::collection::vec("[0-9]{0,25}", 6),
     ) {
         // A line of each wording, its fields filled with arbitrary numbers.
-        let mut line = WORDINGS[wording].3.replace("\\", "");
+        let mut line = wordings::all().nth(wording).map_or("", |wording| wording.pattern).replace("\\", "");
         for (group, number) in ["bytes", "errno", "page", "order", "pages", "got"].iter().zip(&numbers) {
             for pattern in ["d+", "d+[BKMG]", "d+[BKMG]?", "d+M", "[1-9]d*", "d+kB"] {
                 line = line.replace(&format!("(?<{group}>{pattern})"), number);
@@ -185,7 +186,7 @@ proptest! {
         let scanned = scan(&text[..]);
         let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")]);
         if let (Ok(scanned), Ok(facts)) = (scanned, facts) {
-            let _ = explain(&scanned.found, &facts, None);
+            let _ = explain(&scanned, &facts, None);
         }
     }
 }
@@ -193,4 +194,106 @@ proptest! {
 #[test]
 fn every_pattern_compiles() {
     assert!(PATTERNS.is_some());
+}
+
+/// A wording is found by its own sample: no earlier one hides it.
+#[test]
+fn every_sample_is_of_its_wording() {
+    for (at, wording) in wordings::all().enumerate() {
+        let message = read(wording.sample).expect(wording.sample);
+        assert_eq!(message.wording, Some(at), "{}: {message:?}", wording.sample);
+    }
+}
+
+/// The lines of a file of `tests/messages` by program: `# PROGRAM` is a heading.
+fn by_program(file: &str) -> io::Result<BTreeMap<String, Vec<String>>> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file))?;
+    let mut programs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut program = String::new();
+    for line in text.lines() {
+        match line.strip_prefix("# ") {
+            Some(name) => program = name.to_owned(),
+            None => programs.entry(program.clone()).or_default().push(line.to_owned()),
+        }
+    }
+    Ok(programs)
+}
+
+/// No message of any program is passed over, as it is and without the first words, which differ between versions.
+#[test]
+fn silence_is_no_all_clear() -> io::Result<()> {
+    let programs = by_program("programs.txt")?;
+    assert!(programs.len() >= 30, "{} programs", programs.len());
+    for (program, lines) in programs {
+        for line in lines {
+            let message = read(&line);
+            assert!(message.is_some_and(|message| message.harm != Harm::None), "{program}: {line}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn healthy_machines_have_no_message() -> io::Result<()> {
+    let machines = by_program("healthy.txt")?;
+    assert!(machines.len() >= 5, "{} machines", machines.len());
+    for (machine, lines) in machines {
+        let scanned = scan(lines.join("\n").as_bytes())?;
+        assert!(scanned.about_huge_pages > 0, "{machine}");
+        for found in scanned.found {
+            assert_eq!(found.message.family, Information, "{machine}: {}", found.text);
+        }
+    }
+    Ok(())
+}
+
+/// Environment variable that makes the test write the page before it compares it.
+const WRITE_VARIABLE: &str = "HUGEWISE_WRITE_MESSAGES";
+
+/// The page of all messages, by program.
+fn page() -> io::Result<String> {
+    let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")])?;
+    let mut text = "# Known messages\n\nAll messages that [`hugewise explain`](explain.md) knows, by the program that prints them: \
+                    the message, its effect on the program, its meaning, and what to do. Other lines about huge pages are shown as \
+                    *about huge pages, but unknown here*.\n\nA test compares this page with the code.\n"
+        .to_owned();
+    let mut speakers: Vec<&str> = Vec::new();
+    for wording in wordings::all().filter(|wording| !speakers.contains(&wording.speaker)).collect::<Vec<_>>()
+    {
+        if speakers.contains(&wording.speaker) {
+            continue;
+        }
+        speakers.push(wording.speaker);
+        text += &format!("\n## {}\n", wording.speaker);
+        for one in wordings::all().filter(|one| one.speaker == wording.speaker) {
+            let explained = explained(one.sample, &facts)?;
+            let Some(explanation) = explained.first() else { continue };
+            let effect = match one.harm {
+                Harm::Stopped => "Failed",
+                Harm::NotHuge => "No huge pages",
+                Harm::Warned => "Warning",
+                Harm::Unknown => "Unknown",
+                Harm::None => "Note",
+            };
+            text += &format!("\n```text\n{}\n```\n\n*{effect}.* {}\n", one.sample, explanation.detail);
+            for action in &explanation.actions {
+                let command =
+                    action.command.as_ref().map(|command| format!(": `{command}`")).unwrap_or_default();
+                text += &format!("\nTo do: {}{command}.\n", action.change);
+            }
+        }
+    }
+    Ok(text)
+}
+
+#[test]
+fn the_page_has_all_messages() -> io::Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/messages.md");
+    let now = page()?;
+    if std::env::var_os(WRITE_VARIABLE).is_some() {
+        fs::write(&file, &now)?;
+    }
+    let published = fs::read_to_string(&file)?;
+    assert!(published == now, "{} is stale: {WRITE_VARIABLE}=1 cargo test writes it anew", file.display());
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::near;
+use crate::near;
 
 /// Bytes per read; the buffer fits in the CPU cache.
 const BUFFER: usize = 256 << 10;
@@ -10,7 +10,7 @@ const BUFFER: usize = 256 << 10;
 const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Calls `line` for every line, without its end and cut at [`MAX_LINE_BYTES`]; the flag is true if it was cut.
-pub(crate) fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
+pub fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut filled = 0;
     let mut places = [0; near::CHUNK + 2];

@@ -1,0 +1,5 @@
+//! Texts that people bring: logs in any wrapping, and messages about huge pages.
+
+pub mod lines;
+pub mod messages;
+pub mod near;

@@ -1,0 +1,121 @@
+//! Scans a log of any size for messages, in constant memory.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read},
+};
+
+use memchr::memmem;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Family, Message, read};
+use crate::lines;
+
+/// Longer lines are cut at this many bytes; messages are at the beginning.
+const LONGEST_LINE: usize = 16 << 10;
+/// Different messages kept; a log with more is not about large pages.
+const MOST_MESSAGES: usize = 1000;
+/// Characters of a line that are kept.
+const MAX_TEXT_CHARS: usize = 300;
+
+/// A message and its position in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FoundMessage {
+    #[serde(flatten)]
+    pub message: Message,
+    /// First line with the message, from 1.
+    pub line: u64,
+    /// Number of lines with the message, addresses aside.
+    pub count: u64,
+    /// Text of the first line, at most 300 characters.
+    pub text: String,
+}
+
+/// Messages of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScannedLog {
+    /// In the order of their first lines.
+    pub found: Vec<FoundMessage>,
+    /// Number of lines read.
+    pub lines: u64,
+    /// Messages not kept, because there were too many different ones.
+    pub left_out: u64,
+    /// Lines about huge pages, known or not.
+    pub about_huge_pages: u64,
+    /// Lines of which a part was not read: cut, or binary.
+    pub unread: u64,
+    /// Programs that the log names.
+    programs: Vec<Program>,
+}
+
+/// A program whose name decides how to help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Java,
+    PostgreSql,
+}
+
+/// Words that name a program.
+const NAMES: [(Program, &str); 5] = [
+    (Program::PostgreSql, "PostgreSQL"),
+    (Program::PostgreSql, "postgres"),
+    (Program::PostgreSql, "initdb"),
+    (Program::Java, "Java VM"),
+    (Program::Java, "java "),
+];
+
+impl ScannedLog {
+    pub(super) fn names(&self, program: Program) -> bool {
+        self.programs.contains(&program)
+    }
+}
+
+/// Reads a log to its end; bytes that are not UTF-8 are replaced.
+pub fn scan(log: impl Read) -> io::Result<ScannedLog> {
+    let mut scan = Scan::default();
+    lines::each(log, |line, cut| scan.line(line, cut))?;
+    Ok(scan.log)
+}
+
+#[derive(Default)]
+struct Scan {
+    log: ScannedLog,
+    /// Index of each message in `log.found`; unknown ones by their text without digits.
+    places: HashMap<(Message, String), usize>,
+}
+
+impl Scan {
+    fn line(&mut self, line: &[u8], cut: bool) {
+        self.log.lines += 1;
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
+        for (program, name) in NAMES {
+            if !self.log.names(program) && memmem::find(text.as_bytes(), name.as_bytes()).is_some() {
+                self.log.programs.push(program);
+            }
+        }
+        self.log.unread += u64::from(cut || line.len() > LONGEST_LINE);
+        if let Some(message) = read(&text) {
+            self.log.about_huge_pages += 1;
+            self.keep(message, &text);
+        }
+    }
+
+    fn keep(&mut self, message: Message, text: &str) {
+        let log = &mut self.log;
+        let shape = match message.family {
+            Family::Unknown => text.chars().filter(|c| c.is_alphabetic()).take(MAX_TEXT_CHARS).collect(),
+            _ => String::new(),
+        };
+        let key = (message, shape);
+        if let Some(found) = self.places.get(&key).and_then(|at| log.found.get_mut(*at)) {
+            found.count += 1;
+        } else if log.found.len() < MOST_MESSAGES {
+            let text = text.trim().chars().take(MAX_TEXT_CHARS).collect();
+            log.found.push(FoundMessage { message: key.0.clone(), line: log.lines, count: 1, text });
+            self.places.insert(key, log.found.len() - 1);
+        } else {
+            log.left_out += 1;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Words of kernel and vendors about huge pages: a line that has one is about huge pages, known or not.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Words that occur in messages about huge pages, and in few others.
+const WORDS: &str = r"(?ix)
+    (?-u:\b|_) huge [\x20_-]? (?: tlb | tlbfs | pages? ) | hugepag | large [\x20_-]? pages? (?-u:\b) | largepage | super [\x20_-]? pages? (?-u:\b)
+    | hugetlb | transparent [\x20_-]? huge | (?-u:\b) THPs? (?-u:\b) | khugepaged
+    | MAP_HUGE | SHM_HUGE | MADV_(?:NO)?HUGEPAGE | MADV_COLLAPSE
+    | (?-u:\b) (?:2|4|16|32|512)\x20?Mi?B? [\x20-] pages? (?-u:\b) | (?-u:\b) (?:1|2|16)\x20?Gi?B? [\x20-] pages? (?-u:\b)
+    | (?-u:\b) (?:2048|1048576|524288)\x20?[kK]i?B? \x20? pages? (?-u:\b)
+    | page \x20? size [^0-9A-Za-z]{1,2} (?:2|1024)\x20?Mi?B? (?-u:\b) | page \x20? size [^0-9A-Za-z]{1,2} 1\x20?Gi?B? (?-u:\b)
+";
+
+/// Options and variables that only name huge pages.
+const OPTIONS: &str = r"(?x)
+    -XX:[+-]?\w+(?:=\S+)? | -Xlp\S* | (?-u:\b)MemoryTHP=\w+ | (?-u:\b)AnonHugePages(?-u:\b) | --use-largepages(?:=\w+)?
+";
+
+static PATTERNS: LazyLock<Option<(Regex, Regex)>> =
+    LazyLock::new(|| Some((Regex::new(WORDS).ok()?, Regex::new(OPTIONS).ok()?)));
+
+/// The first word about huge pages, options of command lines aside; `None` if the line is not about them.
+pub(super) fn find(line: &str) -> Option<String> {
+    let (words, options) = PATTERNS.as_ref()?;
+    words.find(line)?;
+    let said = options.replace_all(line, "");
+    Some(words.find(&said)?.as_str().trim_matches('_').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_no_messages() {
+        assert!(PATTERNS.is_some());
+        for line in [
+            "Command Line: -XX:+UseLargePages -XX:LargePageSizeInBytes=2m -jar a.jar",
+            "a large page_view",
+            "thping",
+        ] {
+            assert_eq!(find(line), None, "{line}");
+        }
+        for line in [
+            "no HugePages left",
+            "cannot use large pages",
+            "THP: off",
+            "mmap(MAP_HUGETLB) failed",
+            "needs 2 MB pages",
+        ] {
+            assert!(find(line).is_some(), "{line}");
+        }
+    }
+}

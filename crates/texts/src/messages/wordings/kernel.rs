@@ -1,0 +1,52 @@
+//! The kernel (`mm/hugetlb.c`, `mm/page_alloc.c`, `mm/show_mem.c`), shells, and Kubernetes.
+
+use super::{Wording, by_machine, row};
+use crate::messages::{Family::*, Harm};
+
+#[rustfmt::skip]
+pub(super) const WORDINGS: &[Wording] = &[
+    by_machine(BootPool, Harm::NotHuge, "the kernel",
+        r"HugeTLB: allocating (?<pages>\d+) of page size (?<page>\d+(?:\.\d+)? [KMG]i?B) failed.*?Only allocated (?<got>\d+) hugepages",
+        "[    0.031245] HugeTLB: allocating 64 of page size 1.00 GiB failed.  Only allocated 21 hugepages."),
+    by_machine(BootPool, Harm::NotHuge, "the kernel",
+        r"hugetlb: .*?only allocated (?<got>\d+) hugepages",
+        "[    0.021008] hugetlb: default_hugepagesz = 2 MB, only allocated 512 hugepages"),
+    by_machine(BootParameter, Harm::NotHuge, "the kernel",
+        r"HugeTLB: unsupported (?<name>(?:default_)?hugepagesz=\S+)",
+        "[    0.012345] HugeTLB: unsupported default_hugepagesz=4M"),
+    by_machine(BootParameter, Harm::NotHuge, "the kernel",
+        r"HugeTLB: (?:Invalid hugepages parameter (?<name>\S+)|(?<also>hugepages=\S+) does not follow a valid|(?<twice>(?:default_)?hugepagesz=\S+) specified twice)",
+        "[    0.012345] HugeTLB: hugepages=512 does not follow a valid hugepagesz, ignoring"),
+    by_machine(NoBlock, Harm::NotHuge, "the kernel",
+        r"page allocation failure: order:(?<order>\d+)",
+        "[81231.123456] java: page allocation failure: order:9, mode:0x1400ca(GFP_TRANSHUGE), nodemask=(null),cpuset=/,mems_allowed=0"),
+    by_machine(BusError, Harm::Stopped, "a shell",
+        r"(?:^|[\s:])[Bb]us error\b",
+        "/entrypoint.sh: line 3:   117 Bus error               (core dumped) java -XX:+UseLargePages -jar app.jar"),
+    by_machine(OutOfMemory, Harm::Stopped, "the kernel",
+        r"hugepages_total=(?<pages>[1-9]\d*) hugepages_free=(?<got>\d+) hugepages_surp=\d+ hugepages_size=(?<page>\d+kB)",
+        "[90000.000001] Node 0 hugepages_total=8192 hugepages_free=8000 hugepages_surp=0 hugepages_size=2048kB"),
+    by_machine(MemlockRule, Harm::None, "the kernel",
+        r"Using mlock ulimits for SHM_HUGETLB is (?:obsolete|deprecated)",
+        "[ 3621.705275] hugetlbfs: python3 (21418): Using mlock ulimits for SHM_HUGETLB is obsolete"),
+    by_machine(NoNode, Harm::Stopped, "Kubernetes",
+        r"Insufficient (?<name>hugepages-(?<page>\d+[KMG]i))\b",
+        "Warning  FailedScheduling  12s  default-scheduler  0/3 nodes are available: 3 Insufficient hugepages-2Mi."),
+    by_machine(ContainerLimit, Harm::Stopped, "Kubernetes or its runtime",
+        r"HugePages require cpu or memory|(?i:fail|error|unable).*(?<name>hugetlb\.\d+[KMG]B\.(?:rsvd\.)?(?:max|limit_in_bytes))",
+        "spec.containers[0].resources: Forbidden: HugePages require cpu or memory"),
+    by_machine(BusError, Harm::Stopped, "a program",
+        r"(?i)\b(?:SIGBUS|signal 7)\b",
+        "[signal SIGBUS code=0x2 addr=0x7f1060000000 pc=0x45a2b1]"),
+    row(NoBlock, Harm::Warned, "the kernel",
+        r"(?:blocked for more than|soft lockup|hung task|rcu.*stall).*\bkhugepaged\b|\bkhugepaged\b.*(?:blocked for more than|soft lockup|hung)",
+        "INFO: task khugepaged:47 blocked for more than 120 seconds.",
+        "khugepaged, which collapses memory into huge pages, waits or runs for long: memory is short, or a fault of the kernel.",
+        "Read the kernel's messages around this line; 'echo 0 | sudo tee /sys/kernel/mm/transparent_hugepage/khugepaged/defrag' \
+         stops its compaction"),
+    row(BusError, Harm::Stopped, "the kernel",
+        r"Memory failure: 0x\w+: .*huge ?page|HWPoison.*huge",
+        "Memory failure: 0x1a3a00: recovery action for huge page: Failed",
+        "A huge page has a hardware memory error: the kernel kills the programs that map it with SIGBUS, and its pool loses it.",
+        "Replace the memory module; HardwareCorrupted in /proc/meminfo counts such memory"),
+];
