@@ -2,9 +2,7 @@ package io.hugewise.cache;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.Objects;
 import java.util.function.BiConsumer;
-import org.jspecify.annotations.Nullable;
 
 /// Keys and values of entries as objects.
 final class EntryCodec<K, V> {
@@ -12,14 +10,20 @@ final class EntryCodec<K, V> {
     private final Serializer<V> values;
     private final Store store;
     final ValueHeader header;
+    /// Whether values are read and written by a serializer of this package: others may take any time, so they get copies on
+    /// the heap.
+    final boolean isSoon;
     /// Writes a value that the store of the cache has, with its header.
     final BiConsumer<V, MemorySegment> writer = (value, to) -> write(value, 0, to);
+    /// Writes the bytes of such a value, with its header.
+    final BiConsumer<MemorySegment, MemorySegment> copier = (payload, to) -> writePayload(payload, 0, to);
 
     EntryCodec(Serializer<K> keys, Serializer<V> values, Store store, ValueHeader header) {
         this.keys = keys;
         this.values = values;
         this.store = store;
         this.header = header;
+        this.isSoon = values instanceof Serializers.Named;
     }
 
     byte[] bytes(K key) {
@@ -32,12 +36,13 @@ final class EntryCodec<K, V> {
         return keys.read(MemorySegment.ofArray(key.bytes));
     }
 
-    K key(long entry) {
-        return keys.read(store.entries.keyMemory(entry));
+    K key(MemorySegment bytes) {
+        return keys.read(bytes);
     }
 
-    V value(long entry) {
-        return values.read(payload(entry));
+    /// The bytes of a key as long as the entry is being read.
+    MemorySegment keyMemory(long entry) {
+        return store.entries.keyMemory(entry);
     }
 
     V value(MemorySegment payload) {
@@ -61,22 +66,28 @@ final class EntryCodec<K, V> {
         return bytes;
     }
 
+    /// The same of an entry that is being read.
+    MemorySegment copy(long entry) {
+        return copy(payload(entry));
+    }
+
+    /// A copy on the heap, if it is not there.
     static MemorySegment copy(MemorySegment bytes) {
-        return MemorySegment.ofArray(bytes.toArray(ValueLayout.JAVA_BYTE));
+        return bytes.isNative() ? MemorySegment.ofArray(Serializers.array(bytes)) : bytes;
     }
 
-    /// Writes the header and the value.
-    void write(V value, long state, MemorySegment to) {
+    private void write(V value, long state, MemorySegment to) {
         writeHeader(state, to);
-        write(value, to);
-    }
-
-    /// Writes the value after its header.
-    void write(V value, MemorySegment to) {
         values.write(value, header.size() == 0 ? to : to.asSlice(header.size()));
     }
 
-    void writeHeader(long state, MemorySegment to) {
+    /// Writes the header, and the bytes of the value after it.
+    void writePayload(MemorySegment payload, long state, MemorySegment to) {
+        writeHeader(state, to);
+        MemorySegment.copy(payload, 0, to, header.size(), payload.byteSize());
+    }
+
+    private void writeHeader(long state, MemorySegment to) {
         if (header.hasState()) {
             to.set(ValueLayout.JAVA_LONG_UNALIGNED, 0, state);
         }
@@ -90,10 +101,8 @@ final class EntryCodec<K, V> {
         return Memory.getInt(store.valueAddress(entry) + header.timeOffset());
     }
 
-    /// Whether the value of an entry has the same bytes as another one.
-    boolean isValue(long entry, @Nullable Object other) {
-        @SuppressWarnings("unchecked")
-        V value = (V) Objects.requireNonNull(other);
-        return payload(entry).mismatch(payload(value)) == -1;
+    /// Whether the value of these bytes equals another one.
+    boolean isEqual(MemorySegment payload, V other) {
+        return isSoon ? payload.mismatch(payload(other)) == -1 : value(payload).equals(other);
     }
 }

@@ -74,14 +74,18 @@ final class HeapTier<V> {
         }) != null;
     }
 
-    /// Adds a value that was read in the store, if it is read often. The reader of its entry calls it.
+    /// Adds a value that was read in the store, if it is read often.
     ///
+    /// @param generation the one of the store in which its entry was read
     /// @param bytes size of the value in the store
-    void wasRead(long entry, KeyBytes key, long bytes, V value) {
+    void wasRead(long entry, int generation, KeyBytes key, long bytes, V value) {
         if (table.isWanted(key.hash) && (wanted++ & skipped) == 0) {
             adapt();
-            var node = new HeapTable.Node<>(key.bytes, key.hash, value, bytes, table.weight(value), store.entries.expiry(entry));
-            store.ifPresent(entry, key.bytes, key.hash, () -> table.add(node));
+            var node = new HeapTable.Node<>(key.bytes, key.hash, value, bytes, table.weight(value), Clock.PAST);
+            store.ifPresent(entry, generation, key.bytes, key.hash, () -> {
+                node.expiry = store.entries.expiry(entry);
+                table.add(node);
+            });
         }
     }
 

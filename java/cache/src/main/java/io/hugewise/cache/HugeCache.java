@@ -26,8 +26,10 @@ import org.jspecify.annotations.Nullable;
 /// All memory of entries and of their index is within the limit in bytes, which is never exceeded. Entries that are
 /// used rarely are evicted, in the order of W-TinyLFU. Keys and values are not null.
 ///
-/// Any thread may use the cache. Reads take no lock. Functions that are passed to it must not use the same cache,
-/// except for a loader.
+/// Any thread may use the cache. Reads take no lock. Functions that are passed to it may use the same cache. Threads wait
+/// for a loader or a function of `compute` only if they need the same key, and may be interrupted then: a
+/// [java.util.concurrent.CompletionException] is thrown. If threads would wait for each other, or a function for itself, an
+/// [IllegalStateException] is thrown.
 ///
 /// @param <K> type of keys
 /// @param <V> type of values
@@ -80,12 +82,11 @@ public final class HugeCache<K, V> implements AutoCloseable {
         return value;
     }
 
-    /// Returns what a function reads from the bytes of a value, without a copy unless the entry is larger than 1/32 of a
-    /// segment. The memory stays as it is until the function returns, which must not take long: other threads may wait
-    /// for memory meanwhile.
+    /// Returns what a function reads from a copy of the bytes of a value, which it need not deserialise. No thread waits for
+    /// the function.
     ///
     /// @param key the key
-    /// @param reader reads the value; the memory must not be used later, or written to
+    /// @param reader reads the value from memory that cannot be written
     /// @param <R> type of the result
     /// @return the result; empty if there is none, or the value is not in the cache
     public <R> Optional<R> read(K key, Function<MemorySegment, ? extends @Nullable R> reader) {
@@ -270,7 +271,9 @@ public final class HugeCache<K, V> implements AutoCloseable {
         if (bytes < least || bytes > most) {
             throw new IllegalArgumentException("the limit of this cache can be from " + least + " to " + most + " bytes, not " + bytes);
         }
-        return store.limit((int) (bytes / store.segments.size));
+        boolean isMet = store.limit((int) (bytes / store.segments.size));
+        objects.notifications.deliver();
+        return isMet;
     }
 
     /// {@return the bytes in use, at most [#maximumBytes]; memory for entries is taken in segments}
@@ -327,6 +330,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// Frees memory in advance, and that of expired entries, as a thread of the cache does ten times in a second.
     public void cleanUp() {
         store.maintain();
+        objects.notifications.deliver();
     }
 
     /// {@return whether it has entries of an earlier process, and if not, why}
@@ -342,7 +346,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     }
 
     /// Writes the changes that the store does not have yet, then releases the memory, when reads that are under way have
-    /// ended; a file keeps it. Later use throws an exception. A function that reads a value must not call it.
+    /// ended; a file keeps it. Later use throws an exception.
     ///
     /// @throws UnwrittenException if the store has failed for the patience; the cache stays open then
     @Override

@@ -34,23 +34,41 @@ final class Loads<K, V> {
 
     @Nullable V get(K key, KeyBytes bytes, Function<? super K, ? extends @Nullable V> loader) {
         var own = new Pending.Load<V>(bytes);
+        own.tryOwn();
         Pending.Load<V> other = pending.begin(own);
         if (other != null) {
-            return await(other);
+            // The executor may never begin with one that it has.
+            if (!other.tryOwn()) {
+                return await(other);
+            }
+            own = other;
         }
+        return load(key, bytes, loader, own);
+    }
+
+    private @Nullable V load(K key, KeyBytes bytes, Function<? super K, ? extends @Nullable V> loader, Pending.Load<V> own) {
         try {
             // Another load may have ended between the miss and this one.
             V present = objects.beforeLoad(bytes);
             V value = present == null ? timed(() -> loader.apply(key)) : null;
             V result = value == null ? present : added(key, value, own);
-            own.complete(result);
+            end(own, result);
             return result;
         } catch (Throwable error) {
-            own.completeExceptionally(error);
+            fail(own, error);
             throw error;
-        } finally {
-            pending.end(own);
         }
+    }
+
+    /// The key can be loaded again before its readers are notified, which may do so.
+    private void end(Pending.Load<V> load, @Nullable V result) {
+        pending.end(load);
+        load.result.complete(result);
+    }
+
+    private void fail(Pending.Load<V> load, Throwable error) {
+        pending.end(load);
+        load.result.completeExceptionally(error);
     }
 
     private V added(K key, V value, Pending.Load<V> load) {
@@ -73,7 +91,7 @@ final class Loads<K, V> {
 
     private static <V> @Nullable V await(Pending.Load<V> load) {
         try {
-            return load.join();
+            return load.await();
         } catch (CompletionException error) {
             throw unwrapped(error);
         }
@@ -126,8 +144,10 @@ final class Loads<K, V> {
         try {
             missing.forEach((key, bytes) -> {
                 var load = new Pending.Load<V>(bytes);
+                load.tryOwn();
                 Pending.Load<V> other = pending.begin(load);
-                (other == null ? own : others).put(key, other == null ? load : other);
+                boolean isOwn = other == null || other.tryOwn();
+                (isOwn ? own : others).put(key, other == null ? load : other);
             });
             Map<K, Pending.Load<V>> absent = new LinkedHashMap<>();
             own.forEach((key, load) -> {
@@ -136,17 +156,15 @@ final class Loads<K, V> {
                     absent.put(key, load);
                 } else {
                     found.put(key, present);
-                    load.complete(present);
+                    end(load, present);
                 }
             });
             if (!absent.isEmpty()) {
                 load(absent, loader, found);
             }
         } catch (Throwable error) {
-            own.values().forEach(load -> load.completeExceptionally(error));
+            own.values().forEach(load -> fail(load, error));
             throw error;
-        } finally {
-            own.values().forEach(pending::end);
         }
         // Own loads have ended, so two threads cannot wait for each other.
         others.forEach((key, load) -> {
@@ -163,7 +181,7 @@ final class Loads<K, V> {
         absent.forEach((key, load) -> {
             V value = values.get(key);
             V result = value == null ? null : added(key, value, load);
-            load.complete(result);
+            end(load, result);
             if (result != null) {
                 found.put(key, result);
             }
@@ -221,10 +239,13 @@ final class Loads<K, V> {
             return other.copy();
         }
         try {
-            executor.execute(() -> refresh(key, bytes, loader, own));
+            executor.execute(() -> {
+                if (own.tryOwn()) {
+                    refresh(key, bytes, loader, own);
+                }
+            });
         } catch (Throwable error) {
-            pending.end(own);
-            own.completeExceptionally(error);
+            fail(own, error);
             throw error;
         }
         return own.copy();
@@ -245,11 +266,9 @@ final class Loads<K, V> {
             } else {
                 objects.replaceUnlessWritten(key, value, own);
             }
-            own.complete(value);
+            end(own, value);
         } catch (Throwable error) {
-            own.completeExceptionally(error);
-        } finally {
-            pending.end(own);
+            fail(own, error);
         }
     }
 }

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import java.lang.foreign.MemorySegment;
 import java.util.AbstractMap;
 import java.util.AbstractSet;
 import java.util.ArrayDeque;
@@ -51,14 +52,17 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     /// Puts a value, and returns the old one.
     private @Nullable V changed(K key, V value, boolean onlyIfPresent) {
-        var old = new AtomicReference<@Nullable V>();
+        var old = new AtomicReference<@Nullable MemorySegment>();
         objects.put(key, value, null, present -> {
-            if (present != 0) {
-                old.setPlain(objects.codec.value(present));
-            }
+            old.setPlain(present == 0 ? null : objects.codec.copy(present));
             return present != 0 || !onlyIfPresent;
         }, objects.replaced);
-        return old.getPlain();
+        return value(old);
+    }
+
+    private @Nullable V value(AtomicReference<@Nullable MemorySegment> bytes) {
+        MemorySegment copy = bytes.getPlain();
+        return copy == null ? null : objects.codec.value(copy);
     }
 
     @Override
@@ -68,14 +72,15 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public @Nullable V remove(@Nullable Object key) {
-        var old = new AtomicReference<@Nullable V>();
-        objects.remove((K) Objects.requireNonNull(key), ObjectStore.ALWAYS, entry -> old.setPlain(objects.codec.value(entry)));
-        return old.getPlain();
+        var old = new AtomicReference<@Nullable MemorySegment>();
+        objects.remove((K) Objects.requireNonNull(key), ObjectStore.ALWAYS, entry -> old.setPlain(objects.codec.copy(entry)));
+        return value(old);
     }
 
     @Override
     public boolean remove(@Nullable Object key, @Nullable Object value) {
-        return objects.remove((K) Objects.requireNonNull(key), present -> objects.codec.isValue(present, value), _ -> {});
+        K of = (K) Objects.requireNonNull(key);
+        return objects.ifEqual(of, (V) value, isSame -> objects.remove(of, isSame, _ -> {}));
     }
 
     @Override
@@ -85,7 +90,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public boolean replace(K key, V before, V after) {
-        return objects.put(key, after, null, present -> present != 0 && objects.codec.isValue(present, before), objects.replaced);
+        return objects.ifEqual(key, Objects.requireNonNull(before), isSame -> objects.put(key, after, null, isSame, objects.replaced));
     }
 
     @Override
@@ -184,14 +189,18 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
     /// Reads the entries of a part of the index at a time.
     private final class Entries implements Iterator<Entry<K, V>> {
         private final Index.Cursor cursor = objects.store.index.cursor();
-        private final Queue<Entry<K, V>> read = new ArrayDeque<>();
+        /// Keys and values in turn.
+        private final Queue<MemorySegment> read = new ArrayDeque<>();
         private @Nullable K last;
 
         @Override
         public boolean hasNext() {
             boolean isMore = true;
             while (read.isEmpty() && isMore) {
-                isMore = objects.store.visit(cursor, entry -> read.add(new Written(objects.codec.key(entry), objects.codec.value(entry))));
+                isMore = objects.store.visit(cursor, entry -> {
+                    read.add(EntryCodec.copy(objects.codec.keyMemory(entry)));
+                    read.add(objects.codec.copy(entry));
+                });
             }
             return !read.isEmpty();
         }
@@ -201,7 +210,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
             if (!hasNext()) {
                 throw new NoSuchElementException();
             }
-            Entry<K, V> next = read.remove();
+            Entry<K, V> next = new Written(objects.codec.key(read.remove()), objects.codec.value(read.remove()));
             last = next.getKey();
             return next;
         }

@@ -12,6 +12,7 @@ import java.util.function.Function;
 import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
 import java.util.function.LongPredicate;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /// The store, with keys and values as objects.
@@ -27,10 +28,9 @@ final class ObjectStore<K, V> {
     final LongAdder puts = new LongAdder();
     /// Notifies the listener of an entry that was replaced.
     final LongConsumer replaced = this::notifyReplaced;
+    final Notifications<K, V> notifications;
     /// If the miss ratio is estimated.
     final @Nullable MissRatioEstimate estimate;
-    private final HugeCacheBuilder<K, V> options;
-    private final AtomicBoolean hasListenerFailed = new AtomicBoolean();
     private final LongConsumer leaving;
     /// With write-back.
     final @Nullable WriteBehind<K, V> behind;
@@ -39,7 +39,6 @@ final class ObjectStore<K, V> {
 
     /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
     ObjectStore(HugeCacheBuilder<K, V> options, CacheMemory memory, LongConsumer leaving) {
-        this.options = options;
         this.leaving = leaving;
         Manifest manifest = memory.manifest();
         expiration = new Expiration<>(options, new Clock(options.nanos, manifest.startNanos()));
@@ -50,6 +49,11 @@ final class ObjectStore<K, V> {
             }
 
             @Override
+            public void endedInBackground() {
+                notifications.deliverLater();
+            }
+
+            @Override
             public void leaving(long entry, long hash) {
                 if (behind != null) {
                     behind.leaving(entry, hash);
@@ -57,6 +61,7 @@ final class ObjectStore<K, V> {
             }
         }, leaving);
         codec = new EntryCodec<>(options.keys, options.values, store, options.header());
+        notifications = new Notifications<>(options, codec, new Failures());
         pending = new Pending<>(store.index::lock);
         estimate = options.isEstimating ? new MissRatioEstimate(store) : null;
         through = options.writeThrough;
@@ -64,11 +69,34 @@ final class ObjectStore<K, V> {
     }
 
     @Nullable V peek(K key) {
-        return peek(keyBytes(key), codec::value);
+        return value(keyBytes(key));
     }
 
+    /// The value of a key, without counting.
+    private @Nullable V value(KeyBytes key) {
+        MemorySegment bytes = peek(key, codec::copy);
+        return bytes == null ? null : codec.value(bytes);
+    }
+
+    /// Calls a function with the address of the entry of a key, which must end soon: it holds memory.
     <R> @Nullable R peek(KeyBytes key, LongFunction<? extends @Nullable R> reader) {
         return store.peek(key.bytes, key.hash, reader);
+    }
+
+    /// Makes a change on condition that the value of a key equals an expected one.
+    ///
+    /// @param change makes it if a condition on the address of the present entry is met, and returns whether it did
+    boolean ifEqual(K key, @Nullable V expected, Predicate<LongPredicate> change) {
+        KeyBytes bytes = keyBytes(key);
+        while (true) {
+            MemorySegment present = expected == null ? null : peek(bytes, codec::copy);
+            if (expected == null || present == null || !codec.isEqual(present, expected)) {
+                return false;
+            }
+            if (change.test(entry -> entry != 0 && codec.payload(entry).mismatch(present) == -1)) {
+                return true;
+            }
+        }
     }
 
     @Nullable V putIfAbsent(K key, V value, @Nullable Integer expiry) {
@@ -88,6 +116,14 @@ final class ObjectStore<K, V> {
     /// @param old is called with the address of the replaced entry
     /// @return whether the value was wanted
     boolean put(K key, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
+        try {
+            return change(key, value, expiry, isWanted, old);
+        } finally {
+            notifications.deliver();
+        }
+    }
+
+    private boolean change(K key, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
         if (ALWAYS.equals(isWanted) && canPutDirectly() && putDirectly(key, value, expiry, old)) {
             return true;
         }
@@ -118,8 +154,12 @@ final class ObjectStore<K, V> {
     }
 
     private Outcome put(byte[] key, long hash, V value, int expiry, LongPredicate isWanted, LongConsumer old) {
-        int size = Math.addExact(codec.header.size(), codec.size(value));
-        Outcome outcome = store.put(key, hash, size, expiry, isWanted, value, codec.writer, old);
+        // Another serializer must not write while memory is held.
+        MemorySegment payload = codec.isSoon ? null : codec.payload(value);
+        int size = Math.addExact(codec.header.size(), payload == null ? codec.size(value) : (int) payload.byteSize());
+        Outcome outcome = payload == null
+                ? store.put(key, hash, size, expiry, isWanted, value, codec.writer, old)
+                : store.put(key, hash, size, expiry, isWanted, payload, codec.copier, old);
         if (outcome == Outcome.ADDED) {
             count(hash, key.length, size);
         }
@@ -144,7 +184,8 @@ final class ObjectStore<K, V> {
     /// @param value the value; null to remove it
     private boolean putUnwritten(WriteBehind<K, V> behind, KeyBytes key, @Nullable V value, int expiry, LongPredicate isWanted, LongConsumer old) {
         long state = behind.newState(value == null);
-        int size = Math.addExact(codec.header.size(), value == null ? 0 : codec.size(value));
+        MemorySegment payload = value == null ? MemorySegment.NULL : codec.payload(value);
+        int size = Math.addExact(codec.header.size(), (int) payload.byteSize());
         var isPlaced = new AtomicBoolean();
         int pin = behind.begin();
         try {
@@ -154,15 +195,12 @@ final class ObjectStore<K, V> {
                     behind.replaces(key);
                 }
                 return isReplaced;
-            }, value, (written, to) -> {
-                codec.writeHeader(state, to);
-                if (written != null) {
-                    codec.write(written, to);
-                }
+            }, payload, (written, to) -> {
+                codec.writePayload(written, state, to);
                 isPlaced.setPlain(true);
             }, old);
             boolean isMade = outcome == Outcome.ADDED
-                    || ((outcome == Outcome.REJECTED || !isPlaced.getPlain()) && putOnHeap(behind, key, value, state, expiry, isWanted, old));
+                    || ((outcome == Outcome.REJECTED || !isPlaced.getPlain()) && putOnHeap(behind, key, payload, state, expiry, isWanted, old));
             if (isMade) {
                 if (value != null) {
                     count(key.hash, key.bytes.length, size);
@@ -176,8 +214,7 @@ final class ObjectStore<K, V> {
     }
 
     /// Keeps a change on the heap that found no memory, until it is written.
-    private boolean putOnHeap(WriteBehind<K, V> behind, KeyBytes key, @Nullable V value, long state, int expiry, LongPredicate isWanted, LongConsumer old) {
-        MemorySegment payload = value == null ? MemorySegment.NULL : codec.payload(value);
+    private boolean putOnHeap(WriteBehind<K, V> behind, KeyBytes key, MemorySegment payload, long state, int expiry, LongPredicate isWanted, LongConsumer old) {
         return store.locked(key.bytes, key.hash, entry -> {
             if (!isWanted.test(entry == 0 || store.isExpired(entry) ? 0 : entry)) {
                 return false;
@@ -200,8 +237,11 @@ final class ObjectStore<K, V> {
             }
             try {
                 writer.writeAll(List.of(change));
-            } catch (Exception error) {
+            } catch (Throwable error) {
                 removeWritten(key, _ -> true, _ -> {});
+                if (error instanceof Error fatal) {
+                    throw fatal;
+                }
                 throw new UnwrittenException("the change was not made in the cache, from which the entry is removed: the store failed", error);
             }
             return toCache.getAsBoolean();
@@ -220,6 +260,14 @@ final class ObjectStore<K, V> {
     /// @return whether there was one
     boolean remove(K key, LongPredicate isWanted, LongConsumer old) {
         KeyBytes bytes = keyBytes(key);
+        try {
+            return remove(key, bytes, isWanted, old);
+        } finally {
+            notifications.deliver();
+        }
+    }
+
+    private boolean remove(K key, KeyBytes bytes, LongPredicate isWanted, LongConsumer old) {
         pending.discard(bytes);
         if (estimate != null) {
             estimate.removed(bytes);
@@ -269,7 +317,11 @@ final class ObjectStore<K, V> {
     void clear() {
         pending.discardAll();
         flush();
-        store.clear();
+        try {
+            store.clear();
+        } finally {
+            notifications.deliver();
+        }
     }
 
     /// Writes what is not in the store yet.
@@ -302,7 +354,7 @@ final class ObjectStore<K, V> {
         KeyBytes bytes = keyBytes(key);
         pending.checkNotRecursive(bytes);
         return pending.<@Nullable V>exclusively(bytes, () -> {
-            V present = peek(bytes, codec::value);
+            V present = value(bytes);
             V old = present == null ? evictedValue(bytes) : present;
             if (onlyIfAbsent && old != null) {
                 return old;
@@ -340,8 +392,16 @@ final class ObjectStore<K, V> {
     /// @return the value of the key that is present instead
     @Nullable V addLoaded(K key, V value, Pending.Load<V> load) {
         loadedBytes.add(codec.size(value));
+        try {
+            return add(key, value, load);
+        } finally {
+            notifications.deliver();
+        }
+    }
+
+    private @Nullable V add(K key, V value, Pending.Load<V> load) {
         while (!load.isDiscarded && !putWritten(key, load.key, value, null, present -> present == 0 && !load.isDiscarded, replaced)) {
-            V present = peek(load.key, codec::value);
+            V present = value(load.key);
             if (present != null) {
                 return present;
             }
@@ -351,15 +411,17 @@ final class ObjectStore<K, V> {
 
     void replaceUnlessWritten(K key, V value, Pending.Load<V> load) {
         putWritten(key, load.key, value, null, _ -> !load.isDiscarded, replaced);
+        notifications.deliver();
     }
 
     void removeUnlessWritten(Pending.Load<V> load) {
         removeWritten(load.key, _ -> !load.isDiscarded, _ -> {});
+        notifications.deliver();
     }
 
     /// The value of a key whose load has begun; null if it is to be loaded. The store has its last change then.
     @Nullable V beforeLoad(KeyBytes key) {
-        V present = peek(key, codec::value);
+        V present = value(key);
         V value = present == null ? evictedValue(key) : present;
         if (value == null && behind != null) {
             behind.awaitWritten(key);
@@ -372,7 +434,7 @@ final class ObjectStore<K, V> {
         if (behind != null) {
             behind.awaitWritten(key);
         }
-        return peek(key, codec::value);
+        return value(key);
     }
 
     /// The unwritten value of a key that has left the memory of the cache; null if there is none.
@@ -384,7 +446,7 @@ final class ObjectStore<K, V> {
     /// The same as bytes.
     @Nullable MemorySegment evictedPayload(KeyBytes key) {
         return behind == null ? null : store.<@Nullable MemorySegment>locked(key.bytes, key.hash, entry ->
-                entry == 0 ? behind.evictedPayload(key) : store.isExpired(entry) ? null : EntryCodec.copy(codec.payload(entry)));
+                entry == 0 ? behind.evictedPayload(key) : store.isExpired(entry) ? null : codec.copy(entry));
     }
 
     boolean hasWriter() {
@@ -401,19 +463,8 @@ final class ObjectStore<K, V> {
     }
 
     private void notifyListener(long entry, RemovalCause cause) {
-        RemovalListener<? super K, ? super V> listener = options.listener;
-        if (listener != null && (behind == null || !behind.isRemoval(entry))) {
-            try {
-                K key = codec.key(entry);
-                V value = codec.value(entry);
-                options.executor.execute(() -> listener.onRemoval(key, value, cause));
-            } catch (Throwable error) {
-                // An eviction must go on: later ones would miss the memory that it has taken.
-                if (hasListenerFailed.compareAndSet(false, true)) {
-                    System.getLogger("io.hugewise.cache").log(System.Logger.Level.WARNING,
-                            "the removal listener or its executor failed; further failures of this cache are not logged", error);
-                }
-            }
+        if (behind == null || !behind.isRemoval(entry)) {
+            notifications.removed(entry, cause);
         }
     }
 }

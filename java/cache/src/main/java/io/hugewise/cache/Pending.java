@@ -1,9 +1,9 @@
 package io.hugewise.cache;
 
+import io.hugewise.cache.work.Work;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongFunction;
 import java.util.function.LongPredicate;
@@ -28,7 +28,7 @@ final class Pending<V> {
     }
 
     /// A load that other threads wait for.
-    static final class Load<V> extends CompletableFuture<@Nullable V> {
+    static final class Load<V> extends Work<@Nullable V> {
         final KeyBytes key;
         /// The key was written since the load began.
         volatile boolean isDiscarded;
@@ -36,32 +36,16 @@ final class Pending<V> {
         Load(KeyBytes key) {
             this.key = key;
         }
+
+        /// A future of the result, by which no other one can be set.
+        @SuppressWarnings("NullAway") // It does not see that values of the field's type may be null.
+        CompletableFuture<@Nullable V> copy() {
+            return result.copy();
+        }
     }
 
     /// A change by a function, which excludes other writes of its key.
-    static final class Change {
-        private final Thread owner = Thread.currentThread();
-        private final CountDownLatch end = new CountDownLatch(1);
-
-        private boolean isOwn() {
-            return owner.equals(Thread.currentThread());
-        }
-
-        private void await() {
-            boolean isInterrupted = false;
-            while (true) {
-                try {
-                    end.await();
-                    break;
-                } catch (InterruptedException _) {
-                    isInterrupted = true;
-                }
-            }
-            if (isInterrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
-    }
+    private static final class Change extends Work<Boolean> {}
 
     boolean isIdle() {
         return changes.isEmpty() && loads.isEmpty();
@@ -69,14 +53,15 @@ final class Pending<V> {
 
     // --- Loads -------------------------------------------------------------------------------------
 
-    /// Begins a load, unless one is under way.
+    /// Begins a load, unless one is under way whose result will be that of a load that begins now.
     ///
     /// @return the one that is under way; null if `own` has begun
     @Nullable Load<V> begin(Load<V> own) {
         ReentrantLock lock = locks.apply(own.key.hash);
         lock.lock();
         try {
-            return loads.putIfAbsent(own.key, own);
+            Load<V> other = loads.putIfAbsent(own.key, own);
+            return other != null && other.isDiscarded && loads.replace(own.key, other, own) ? null : other;
         } finally {
             lock.unlock();
         }
@@ -109,7 +94,7 @@ final class Pending<V> {
             return function.get();
         } finally {
             changes.remove(key, own);
-            own.end.countDown();
+            own.result.complete(true);
         }
     }
 
@@ -126,6 +111,7 @@ final class Pending<V> {
 
     private Change exclude(KeyBytes key) {
         var own = new Change();
+        own.tryOwn();
         ReentrantLock lock = locks.apply(key.hash);
         while (true) {
             Change other;

@@ -40,6 +40,11 @@ final class Pins {
         }
     }
 
+    /// A number that stays the same as long as no memory is reused that an access may use that has begun with it.
+    int epoch() {
+        return epoch;
+    }
+
     /// @throws IllegalStateException if the memory is closed
     void checkOpen() {
         checkOpen(epoch);

@@ -1,8 +1,8 @@
 package io.hugewise.cache;
 
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import java.util.Optional;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
@@ -34,58 +34,68 @@ final class Reads<K, V> {
         return value == null ? objects.evictedValue(bytes) : value;
     }
 
+    /// The value of an entry, whose use is noted. Functions of the cache's user get a copy, and are called when the entry is
+    /// not being read any more: they may take any time.
     private @Nullable V entryValue(K key, KeyBytes bytes) {
+        MemorySegment copy = null;
+        @Nullable V value = null;
+        long entry;
+        long size;
+        int expiry;
+        int generation = store.generation();
         int read = store.beginRead();
         try {
-            long entry = store.find(bytes.bytes, bytes.hash);
-            return entry == 0 ? null : used(key, bytes, entry);
+            entry = store.find(bytes.bytes, bytes.hash);
+            if (entry == 0) {
+                return null;
+            }
+            MemorySegment payload = used(entry);
+            size = payload.byteSize();
+            expiry = store.entries.expiry(entry);
+            if (codec.isSoon) {
+                value = codec.value(payload);
+            } else {
+                copy = EntryCodec.copy(payload);
+            }
         } finally {
             store.endRead(read);
         }
-    }
-
-    /// The value of an entry, whose use is noted.
-    private V used(K key, KeyBytes bytes, long entry) {
-        MemorySegment payload = codec.payload(entry);
-        hitBytes.add(payload.byteSize());
-        V value = codec.value(payload);
-        if (expiration.isChangedByReads()) {
-            store.setExpiry(entry, expiration.afterRead(key, value, expiryAfterRead(entry)));
+        V result = copy == null ? Objects.requireNonNull(value) : codec.value(copy);
+        if (expiration.dependsOnPresent()) {
+            int later = expiration.afterRead(key, result, expiry);
+            if (later != expiry) {
+                store.ifPresent(entry, generation, bytes.bytes, bytes.hash, () -> store.setExpiry(entry, later));
+            }
         }
         if (heap != null) {
-            heap.wasRead(entry, bytes, payload.byteSize(), value);
+            heap.wasRead(entry, generation, bytes, size, result);
         }
-        return value;
+        return result;
+    }
+
+    /// The bytes of the value of an entry that is being read, whose use is noted.
+    private MemorySegment used(long entry) {
+        MemorySegment payload = codec.payload(entry);
+        hitBytes.add(payload.byteSize());
+        if (expiration.isChangedByReads()) {
+            store.setExpiry(entry, expiryAfterRead(entry));
+        }
+        return payload;
     }
 
     /// What a function reads from the bytes of a value; empty if there is none.
     <R> Optional<R> view(KeyBytes key, Function<MemorySegment, ? extends @Nullable R> reader) {
         estimate(key);
-        if (objects.behind == null) {
-            return Optional.ofNullable(this.<R>entry(key, reader));
-        }
-        var isRead = new AtomicBoolean();
-        R result = this.<R>entry(key, view -> {
-            isRead.setPlain(true);
-            return reader.apply(view);
-        });
-        MemorySegment evicted = isRead.getPlain() ? null : objects.evictedPayload(key);
-        return Optional.ofNullable(evicted == null ? result : reader.apply(evicted.asReadOnly()));
+        MemorySegment present = entryBytes(key);
+        MemorySegment bytes = present == null ? objects.evictedPayload(key) : present;
+        return bytes == null ? Optional.empty() : Optional.ofNullable(reader.apply(bytes.asReadOnly()));
     }
 
-    private <R> @Nullable R entry(KeyBytes key, Function<MemorySegment, ? extends @Nullable R> reader) {
+    private @Nullable MemorySegment entryBytes(KeyBytes key) {
         int read = store.beginRead();
         try {
             long entry = store.find(key.bytes, key.hash);
-            if (entry == 0) {
-                return null;
-            }
-            if (expiration.isChangedByReads()) {
-                store.setExpiry(entry, expiryAfterRead(entry));
-            }
-            MemorySegment payload = codec.payload(entry);
-            hitBytes.add(payload.byteSize());
-            return reader.apply(payload.asReadOnly());
+            return entry == 0 ? null : EntryCodec.copy(used(entry));
         } finally {
             store.endRead(read);
         }

@@ -144,13 +144,14 @@ public final class Serializers {
     }
 
     /// A copy on the heap. Compilers inline it in deeper calls than [MemorySegment#toArray].
-    private static byte[] array(MemorySegment from) {
+    static byte[] array(MemorySegment from) {
         byte[] bytes = new byte[Math.toIntExact(from.byteSize())];
         MemorySegment.copy(from, ValueLayout.JAVA_BYTE, 0, bytes, 0, bytes.length);
         return bytes;
     }
 
-    private abstract static class Named<T> implements Serializer<T> {
+    /// A serializer of this class, whose methods end soon: they may be called while memory or a lock is held.
+    abstract static class Named<T> implements Serializer<T> {
         private final String format;
 
         Named(String format) {

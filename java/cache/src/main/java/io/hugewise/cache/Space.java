@@ -23,14 +23,18 @@ final class Space {
     private final ReentrantLock taking = new ReentrantLock();
     private volatile boolean isClosed;
 
-    Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire) {
+    Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire,
+            Runnable afterMaintenance) {
         this.segments = segments;
         this.chunks = chunks;
         this.evictor = evictor;
         this.retired = retired;
         this.clock = clock;
         this.canExpire = canExpire;
-        this.maintenance = new Maintenance(this::maintain);
+        this.maintenance = new Maintenance(() -> {
+            maintain();
+            afterMaintenance.run();
+        });
     }
 
     /// Appends room for an entry and takes chunks for the parts of its value.

@@ -51,7 +51,7 @@ final class Store {
         this.leaving = leaving;
         this.evictor = new Evictor(segments, chunks, index, live, retired, sketch);
         manifest.open();
-        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire);
+        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire, removals::endedInBackground);
     }
 
     long hash(byte[] key) {
@@ -95,18 +95,27 @@ final class Store {
         }
     }
 
-    /// Calls a function while an entry that is being read stays the one of its key, unless it is not any more, or
-    /// another thread is changing an entry of the same stripe.
-    void ifPresent(long entry, byte[] key, long hash, Runnable task) {
+    /// The present generation of entries. If it is the same later, no entry was written where one was that a read has
+    /// found that began after the first call.
+    int generation() {
+        return pins.epoch();
+    }
+
+    /// Calls a function while an entry that was read stays the one of its key, unless it is not any more, or this is not
+    /// known.
+    ///
+    /// @param generation the one in which it was read
+    void ifPresent(long entry, int generation, byte[] key, long hash, Runnable task) {
+        int pin = pins.pin();
         ReentrantLock stripe = index.lock(hash);
-        if (stripe.tryLock()) {
-            try {
-                if (index.present(key, hash) == entry) {
-                    task.run();
-                }
-            } finally {
-                stripe.unlock();
+        stripe.lock();
+        try {
+            if (pins.epoch() == generation && index.present(key, hash) == entry) {
+                task.run();
             }
+        } finally {
+            stripe.unlock();
+            pins.unpin(pin);
         }
     }
 

@@ -111,7 +111,7 @@ final class WriteBehind<K, V> {
         long state = Memory.getLong(store.valueAddress(entry));
         if ((state & UNWRITTEN) != 0) {
             byte[] key = store.entries.keyMemory(entry).toArray(ValueLayout.JAVA_BYTE);
-            take(new KeyBytes(key, hash), state, EntryCodec.copy(codec.payload(entry)), store.entries.expiry(entry));
+            take(new KeyBytes(key, hash), state, codec.copy(entry), store.entries.expiry(entry));
         }
     }
 
@@ -347,14 +347,11 @@ final class WriteBehind<K, V> {
     }
 
     private @Nullable Versioned<K, V> newest(KeyBytes key) {
-        return store.<@Nullable Versioned<K, V>>locked(key.bytes, key.hash, entry -> {
+        Evicted newest = store.<@Nullable Evicted>locked(key.bytes, key.hash, entry -> {
             long state = entry == 0 ? 0 : Memory.getLong(store.valueAddress(entry));
-            if ((state & UNWRITTEN) != 0) {
-                return versioned(key, state, codec.payload(entry));
-            }
-            Evicted change = evicted.get(key);
-            return change == null ? null : versioned(key, change.state(), change.payload());
+            return (state & UNWRITTEN) != 0 ? new Evicted(state, codec.copy(entry), Clock.NEVER) : evicted.get(key);
         });
+        return newest == null ? null : versioned(key, newest.state(), newest.payload());
     }
 
     private Versioned<K, V> versioned(KeyBytes key, long state, MemorySegment payload) {

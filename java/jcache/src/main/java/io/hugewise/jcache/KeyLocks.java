@@ -1,44 +1,57 @@
 package io.hugewise.jcache;
 
-import java.util.ArrayList;
-import java.util.Arrays;
+import io.hugewise.cache.work.Exclusion;
+import io.hugewise.cache.work.Work;
+import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.List;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.concurrent.CompletionException;
 import java.util.function.Supplier;
+import javax.cache.CacheException;
 import org.jspecify.annotations.Nullable;
 
-/// Locks of keys, of which several share one.
+/// Operations of keys, as bytes: those of the same key exclude each other.
 final class KeyLocks {
-    private static final int COUNT = 256;
+    private final Exclusion<ByteBuffer> operations = new Exclusion<>();
 
-    private final ReentrantLock[] locks = new ReentrantLock[COUNT];
-
-    KeyLocks() {
-        Arrays.setAll(locks, _ -> new ReentrantLock());
+    /// Whether the calling thread runs an operation of a key.
+    boolean isOwn(byte[] key) {
+        return operations.isOwn(ByteBuffer.wrap(key));
     }
 
-    ReentrantLock of(byte[] key) {
-        return locks[stripe(key)];
-    }
-
-    private static int stripe(byte[] key) {
-        int hash = Arrays.hashCode(key) * 0x9E3779B9;
-        return hash >>> Integer.numberOfLeadingZeros(COUNT - 1);
+    /// Runs an operation of a key.
+    ///
+    /// @throws IllegalStateException if it would wait for itself, by this thread or by others
+    <R extends @Nullable Object> R with(byte[] key, Supplier<R> operation) {
+        return withAll(List.of(ByteBuffer.wrap(key)), operation);
     }
 
     /// Runs an operation of several keys.
     <R extends @Nullable Object> R withAll(Collection<byte[]> keys, Supplier<R> operation) {
-        List<ReentrantLock> held = new ArrayList<>();
+        // In the same order in all threads.
+        return withAll(keys.stream().map(ByteBuffer::wrap).distinct().sorted().toList(), operation);
+    }
+
+    private <R extends @Nullable Object> R withAll(List<ByteBuffer> keys, Supplier<R> operation) {
+        var held = new Work<?>[keys.size()];
+        int count = 0;
         try {
-            // In the same order in all threads.
-            keys.stream().mapToInt(KeyLocks::stripe).distinct().sorted().forEach(stripe -> {
-                locks[stripe].lock();
-                held.add(locks[stripe]);
-            });
+            for (; count < held.length; count++) {
+                held[count] = begin(keys.get(count));
+            }
             return operation.get();
         } finally {
-            held.forEach(ReentrantLock::unlock);
+            while (--count >= 0) {
+                operations.end(keys.get(count), held[count]);
+            }
+        }
+    }
+
+    private Work<?> begin(ByteBuffer key) {
+        try {
+            return operations.begin(key);
+        } catch (CompletionException error) {
+            throw new CacheException(error.getMessage(), error);
         }
     }
 }

@@ -49,20 +49,41 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
     <R extends @Nullable Object> R with(K key, Function<KeyState<K, V>, R> operation) {
         checkOpen();
         List<Event<K, V>> events = new ArrayList<>(1);
-        R result = with(key, events, operation);
+        byte[] bytes = entries.bytes(checkedKey(key));
+        R result = locks.with(bytes, () -> operation.apply(new KeyState<>(this, key, bytes, events)));
         listeners.dispatch(events);
         return result;
     }
 
-    <R extends @Nullable Object> R with(K key, List<Event<K, V>> events, Function<KeyState<K, V>, R> operation) {
+    /// The value that is present, whose read is counted; null if there is none. It does not wait for operations of the key,
+    /// unless its time of expiry changes.
+    @Nullable V read(K key) {
+        checkOpen();
         byte[] bytes = entries.bytes(checkedKey(key));
-        var lock = locks.of(bytes);
-        lock.lock();
-        try {
-            return operation.apply(new KeyState<>(this, key, bytes, events));
-        } finally {
-            lock.unlock();
+        byte[] stored = entries.get(bytes);
+        if (stored == null) {
+            return null;
         }
+        long expiry = TimedEntries.expiry(stored);
+        if (Expirations.isPast(expiry)) {
+            return locks.isOwn(bytes) ? null : this.<@Nullable V>with(key, this::used);
+        }
+        V value = entries.value(stored);
+        statistics.read(true);
+        long next = expirations.afterAccess(expiry);
+        if (next != expiry && !locks.isOwn(bytes)) {
+            locks.with(bytes, () -> entries.setExpiry(bytes, stored, value, next));
+        }
+        return value;
+    }
+
+    private @Nullable V used(KeyState<K, V> state) {
+        V present = state.value();
+        if (present != null) {
+            statistics.read(true);
+            state.accessed();
+        }
+        return present;
     }
 
     /// Counts a read that found a value, or null.
@@ -99,17 +120,22 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
     @Override
     public @Nullable V get(K key) {
         long start = statistics.start();
-        V value = with(key, state -> {
-            V present = counted(state.value());
-            if (present != null) {
-                state.accessed();
-                return present;
-            }
-            V loaded = backend.load(key);
-            return loaded == null || !state.put(loaded) ? null : loaded;
-        });
+        V value = read(key);
+        if (value == null) {
+            value = backend.isReadThrough ? this.<@Nullable V>with(key, this::load) : counted(null);
+        }
         statistics.readSince(start);
         return value;
+    }
+
+    private @Nullable V load(KeyState<K, V> state) {
+        V present = used(state);
+        if (present != null) {
+            return present;
+        }
+        statistics.read(false);
+        V loaded = backend.load(state.key);
+        return loaded == null || !state.put(loaded) ? null : loaded;
     }
 
     @Override

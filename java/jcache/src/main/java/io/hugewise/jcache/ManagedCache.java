@@ -44,14 +44,11 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
         Map<K, V> found = new HashMap<>();
         Set<K> missing = new HashSet<>();
         for (K key : keys) {
-            V value = with(key, state -> {
-                V present = counted(state.value());
-                state.accessed();
-                return present;
-            });
+            V value = read(key);
             if (value != null) {
                 found.put(key, value);
             } else {
+                statistics.read(false);
                 missing.add(key);
             }
         }
@@ -121,10 +118,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
             }
             map.forEach((key, value) -> {
                 if (!skipped.contains(key)) {
-                    with(key, events, state -> {
-                        store(state, value);
-                        return true;
-                    });
+                    store(new KeyState<>(this, key, entries.bytes(key), events), value);
                 }
             });
             return failure;
@@ -159,7 +153,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
             }
             for (K key : keys) {
                 if (failure == null || !undeleted.contains(key)) {
-                    with(key, events, this::drop);
+                    drop(new KeyState<>(this, key, entries.bytes(key), events));
                 }
             }
             return failure;
@@ -232,10 +226,12 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
                 next = null;
                 last = entry.getKey();
                 statistics.read(true);
-                with(entry.getKey(), state -> {
-                    state.accessed();
-                    return true;
-                });
+                if (!locks.isOwn(entries.bytes(last))) {
+                    with(last, state -> {
+                        state.accessed();
+                        return true;
+                    });
+                }
                 return entry;
             }
 

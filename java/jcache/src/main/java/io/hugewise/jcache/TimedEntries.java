@@ -6,6 +6,7 @@ import io.hugewise.cache.Serializers;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.function.BiConsumer;
@@ -76,6 +77,17 @@ final class TimedEntries<K, V> implements AutoCloseable {
         } else {
             cache.put(key, stored, Duration.ofMillis(Math.max(0, expiry - Expirations.now()) + LATER_MILLIS));
         }
+    }
+
+    /// Changes when an entry expires, if it is as it was read.
+    ///
+    /// @return whether it is
+    boolean setExpiry(byte[] key, byte[] stored, V value, long expiry) {
+        boolean isSame = Arrays.equals(cache.asMap().get(key), stored);
+        if (isSame) {
+            put(key, value, expiry);
+        }
+        return isSame;
     }
 
     void remove(byte[] key) {

@@ -1,0 +1,78 @@
+package io.hugewise.cache.work;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.Nullable;
+
+/// Work on a key by one thread, whose end other threads wait for, unless they would wait for each other.
+///
+/// @param <R> type of its result
+public abstract class Work<R extends @Nullable Object> {
+    /// What threads wait for, in all caches.
+    private static final ConcurrentMap<Thread, Work<?>> WAITS = new ConcurrentHashMap<>();
+
+    /// Completed at its end.
+    public final CompletableFuture<R> result = new CompletableFuture<>();
+    private final AtomicReference<@Nullable Thread> owner = new AtomicReference<>();
+
+    /// Creates one that no thread has begun.
+    protected Work() {}
+
+    /// Begins it by the calling thread.
+    ///
+    /// @return whether no thread had begun it
+    public final boolean tryOwn() {
+        return owner.compareAndSet(null, Thread.currentThread());
+    }
+
+    /// {@return whether the calling thread has begun it}
+    public final boolean isOwn() {
+        return Thread.currentThread().equals(owner.get());
+    }
+
+    /// Waits for its end.
+    ///
+    /// @return its result
+    /// @throws CompletionException if it failed, with the reason as its cause, or the calling thread was interrupted
+    /// @throws IllegalStateException if its thread waits for the calling one
+    public final R await() {
+        Thread current = Thread.currentThread();
+        WAITS.put(current, this);
+        try {
+            // Of threads that wait for each other, the last one sees it.
+            List<Work<?>> circle = waits(current);
+            if (!circle.isEmpty() && circle.equals(waits(current))) {
+                throw new IllegalStateException("recursive work on a key: a function of a cache would wait for itself, by this thread or by others");
+            }
+            return result.get();
+        } catch (InterruptedException error) {
+            current.interrupt();
+            throw new CompletionException("the thread was interrupted while it waited for the work of another one on the same key", error);
+        } catch (ExecutionException error) {
+            throw new CompletionException(error.getCause());
+        } finally {
+            WAITS.remove(current);
+        }
+    }
+
+    /// The works that wait for each other up to one of a thread; empty if there is none. Of two equal answers, all works
+    /// waited at the same moment.
+    private List<Work<?>> waits(Thread thread) {
+        List<Work<?>> waits = new ArrayList<>();
+        for (Work<?> work = this; work != null && !work.result.isDone() && !waits.contains(work); ) {
+            waits.add(work);
+            Thread by = work.owner.get();
+            if (thread.equals(by)) {
+                return waits;
+            }
+            work = by == null ? null : WAITS.get(by);
+        }
+        return List.of();
+    }
+}
