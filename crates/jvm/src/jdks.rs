@@ -3,10 +3,15 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
-use hugewise_linux::{reading::Reading, root::Root};
+use hugewise_linux::{
+    reading::{Reading, Reason},
+    root::Root,
+    sys::{file, process},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +111,19 @@ fn read(root: &Root, home: &Path, java_of_path: Option<&Path>) -> Option<Jdk> {
         java: Path::new("/").join(java),
         home: Path::new("/").join(home),
     })
+}
+
+impl Jdk {
+    /// Fails if another user could have put this JDK there: one that was only found is then not started. That of
+    /// `JAVA_HOME` or `PATH` is the choice of the caller.
+    pub fn check_owners(&self, environment: &Environment) -> Result<(), Reason> {
+        let of_caller = environment.java_home.as_ref().and_then(|home| fs::canonicalize(home).ok());
+        if self.default || of_caller.as_ref() == Some(&self.home) {
+            return Ok(());
+        }
+        let java = fs::canonicalize(&self.java)?;
+        Ok(file::check_owners(&java, process::effective_uid())?)
+    }
 }
 
 /// Value of a line `KEY="value"`.

@@ -1,21 +1,13 @@
 //! The variables that a service gets at its next start, from its configuration: what its processes have made of them
 //! does not count.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
 use super::{Unit, ask, environment_file};
 use crate::{reading::Reason, sys::file};
 
 /// Largest file for `EnvironmentFile=`, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Write permission for group and others.
-const WRITABLE: u32 = 0o022;
-/// In a sticky folder, files can be replaced by their owners only.
-const STICKY: u32 = 0o1000;
 
 /// Variables of a service, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,33 +157,10 @@ fn read_file(path: &str, may_be_missing: bool) -> Result<Vec<(String, String)>, 
         Err(error) if may_be_missing && error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         resolved => resolved?,
     };
-    check_folders(&resolved)?;
+    file::check_owners(&resolved, 0)?;
     let file = file::open(&resolved)?;
-    let found = file.metadata()?;
-    if found.uid() != 0 || found.mode() & WRITABLE != 0 {
-        let (uid, mode) = (found.uid(), found.mode() & 0o7777);
-        return Reason::err(format!(
-            "it belongs to uid {uid} with mode {mode:o}: only root may be able to write it"
-        ));
-    }
     let text = String::from_utf8(file::content(file, MAX_FILE_BYTES)?);
     Ok(environment_file::parse(&text.map_err(|_| Reason::new("it is not UTF-8"))?))
-}
-
-/// Fails if users other than root could replace a file of this path, which has no links.
-fn check_folders(path: &Path) -> Result<(), Reason> {
-    for folder in path.ancestors().skip(1) {
-        let found = fs::symlink_metadata(folder)?;
-        let mode = found.mode() & 0o7777;
-        if found.uid() != 0 || (mode & WRITABLE != 0 && mode & STICKY == 0) {
-            let (folder, uid): (PathBuf, u32) = (folder.to_owned(), found.uid());
-            return Reason::err(format!(
-                "{} belongs to uid {uid} with mode {mode:o}: only root may be able to replace the file",
-                folder.display()
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -63,12 +63,21 @@ pub fn cases(
 }
 
 fn choose(root: &Root, java: &Java) -> Result<Jdk, Reason> {
-    let jdks = jdks::find(root, &Environment::of_this_process());
+    let environment = Environment::of_this_process();
+    let jdks = jdks::find(root, &environment);
     let Java::Named(path) = java else {
-        let usual = jdks.iter().find(|jdk| jdk.default).or(jdks.first());
+        let mut refused = None;
+        let mut usual = jdks.iter().filter(|jdk| jdk.default).chain(&jdks);
+        let taken = usual.find(|jdk| match jdk.check_owners(&environment) {
+            Ok(()) => true,
+            Err(why) => {
+                refused.get_or_insert(why);
+                false
+            }
+        });
         let none =
             "no JDK was found; install one (Debian: default-jdk-headless), or give its java with --java";
-        return usual.cloned().ok_or_else(|| Reason::new(none));
+        return taken.cloned().ok_or_else(|| refused.unwrap_or_else(|| Reason::new(none)));
     };
     let named = path.display();
     let java = fs::canonicalize(path).map_err(|error| Reason::new(format!("{named}: {error}")))?;

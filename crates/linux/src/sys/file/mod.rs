@@ -8,6 +8,7 @@ mod folder;
 pub mod in_root;
 pub mod inside;
 mod output;
+mod owners;
 pub mod patient;
 mod read;
 mod storage;
@@ -26,6 +27,7 @@ use super::{checked, owned};
 
 pub use folder::Folder;
 pub use output::{Output, Readers};
+pub use owners::check_owners;
 pub(crate) use read::text;
 pub use read::{content, link, names, open, open_named, read, read_text};
 pub use storage::stores_files;

@@ -5,18 +5,11 @@ pub mod result;
 pub mod text;
 pub mod units;
 
-use std::{
-    env,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    str::FromStr,
-    thread,
-};
+use std::{env, num::NonZeroUsize, path::PathBuf, process::ExitCode, str::FromStr, thread};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use hugewise_jvm::jdks::{self, Environment};
+use hugewise_jvm::jdks::{self, Environment, Jdk};
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
     json,
@@ -214,17 +207,19 @@ impl Arguments {
         if !named.is_empty() {
             return named.iter().map(|java| Jvm::ask(java).map_err(anyhow::Error::msg)).collect();
         }
-        let found = jdks::find(&Root::live(), &Environment::of_this_process());
+        let environment = Environment::of_this_process();
+        let found = jdks::find(&Root::live(), &environment);
         ensure!(
             !found.is_empty(),
             "--jvm: no JDK was found in the usual folders; give the path of a java executable"
         );
-        let ask = |java: &Path| {
-            let skip =
-                |reason: &Reason| standard_error::say(format_args!("skipped {}: {reason}", java.display()));
-            Jvm::ask(java).inspect_err(skip).ok()
+        let ask = |jdk: &Jdk| {
+            let skip = |reason: &Reason| {
+                standard_error::say(format_args!("skipped {}: {reason}", jdk.java.display()))
+            };
+            jdk.check_owners(&environment).and_then(|()| Jvm::ask(&jdk.java)).inspect_err(skip).ok()
         };
-        Ok(found.iter().filter_map(|jdk| ask(&jdk.java)).collect())
+        Ok(found.iter().filter_map(ask).collect())
     }
 }
 
