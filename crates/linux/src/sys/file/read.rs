@@ -4,18 +4,33 @@
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
-    io::{self, IsTerminal, Read},
+    io::{self, Read},
     os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use super::storage::is_of_proc;
+use super::{path_of, storage::is_of_kernel};
 use crate::units::Bytes;
 
-/// Opens a regular file for reading. Does not wait for a pipe or device in its place, and fails for it.
+/// Opens a regular file for reading. Does not wait for a pipe or device in its place, and fails for it; also for a link
+/// from elsewhere to a file of the kernel, whose readers may take its content away.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    regular(file)
+    let mut how = OpenOptions::new();
+    how.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    // Files of the kernel are opened by the thousand, and have no devices among them.
+    if ["/proc", "/sys"].iter().any(|kernel| path.starts_with(kernel)) {
+        return regular(how.open(path)?);
+    }
+    let place = regular(place(path)?)?;
+    match is_of_kernel(&place)? {
+        false => how.open(path_of(&place)),
+        true => Err(io::Error::other("a link to a file of the kernel")),
+    }
+}
+
+/// Opens a place only: opening a device has effects of its own, as that of a watchdog, which then resets the machine.
+fn place(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
 /// The file if it is a regular one.
@@ -49,20 +64,25 @@ pub fn content(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Opens what the user of a command named: a regular file, a pipe, a terminal, or /dev/null. Waits for the other end of
-/// a pipe, as a shell does; fails for folders and for other devices, which may have no end.
+/// a pipe, as a shell does; fails for folders, for other devices, and for files of the kernel, which may have no end: a
+/// link can lead to /proc/kmsg or trace_pipe, whose readers take what they read away.
 pub fn open_named(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open(path)?;
-    let found = file.metadata()?;
+    let place = place(path)?;
+    let found = place.metadata()?;
     let kind = found.file_type();
-    let is_null = || found.rdev() == libc::makedev(1, 3);
-    let has_end = kind.is_char_device() && (file.is_terminal() || is_null());
-    // A link can lead to /proc/kmsg, whose reader takes the kernel's messages away.
-    let is_stored = kind.is_file() && !is_of_proc(&file)?;
-    match is_stored || kind.is_fifo() || has_end {
-        true => Ok(file),
+    let is_stored = kind.is_file() && !is_of_kernel(&place)?;
+    match is_stored || kind.is_fifo() || (kind.is_char_device() && has_end(found.rdev())) {
+        true => OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open(path_of(&place)),
         false if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         false => Err(io::Error::other("neither a file nor a pipe")),
     }
+}
+
+/// Whether the character device of this number is a terminal or /dev/null. A serial line counts as none.
+///
+/// Source: the kernel's Documentation/admin-guide/devices.txt.
+fn has_end(device: libc::dev_t) -> bool {
+    matches!((libc::major(device), libc::minor(device)), (1, 3) | (4, 0..=63) | (5, 0 | 1) | (136..=143, _))
 }
 
 /// The names in a folder, in the order of the file system.
@@ -110,8 +130,26 @@ mod tests {
             assert!(open_named(path).is_err(), "{}", path.display());
         }
         symlink("/proc/self/environ", dir.path().join("recording"))?;
+        assert!(open(&dir.path().join("recording")).is_err());
         for path in [dir.path().join("recording").as_path(), Path::new("/proc/self/environ")] {
             assert!(open_named(path).is_err(), "{}", path.display());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_device_is_not_opened() -> Result<(), Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let device = dir.path().join("device");
+        // Without a driver: opening it is an error of its own (ENXIO).
+        if !Command::new("mknod").arg(&device).args(["c", "241", "7"]).status()?.success() {
+            return Ok(());
+        }
+        symlink(&device, dir.path().join("link"))?;
+        for path in [&device, &dir.path().join("link")] {
+            for opened in [open(path), open_named(path)] {
+                assert!(opened.is_err_and(|error| error.raw_os_error().is_none()), "{}", path.display());
+            }
         }
         Ok(())
     }

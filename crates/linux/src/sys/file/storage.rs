@@ -44,6 +44,19 @@ pub(super) fn is_of_proc(file: &impl AsRawFd) -> io::Result<bool> {
     Ok(file_system(file)? == libc::PROC_SUPER_MAGIC as u32)
 }
 
+/// File systems of the kernel whose files answer readers.
+const KERNEL: [u32; 4] = [
+    0x0000_9fa0, // proc
+    0x6265_6572, // sysfs
+    0x7472_6163, // tracefs
+    0x6462_6720, // debugfs
+];
+
+/// Whether an open file is one of the kernel's.
+pub(super) fn is_of_kernel(file: &impl AsRawFd) -> io::Result<bool> {
+    Ok(KERNEL.contains(&file_system(file)?))
+}
+
 /// The magic number of the file system of an open file.
 fn file_system(file: &impl AsRawFd) -> io::Result<u32> {
     let mut found = MaybeUninit::<libc::statfs>::zeroed();
