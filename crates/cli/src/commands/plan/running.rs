@@ -64,7 +64,9 @@ impl RunningProgram {
                 )
             }
         };
-        check_owner(root, &Process::read(root, pid)?)?;
+        let process = Process::read(root, pid)?;
+        check_owner(root, &process)?;
+        check_root(root, &process)?;
         let mut found = RunningProgram { command: command(root, pid)?, notes: Vec::new(), held: Vec::new() };
         if !postgres::runs_in(vmas) {
             let is_held = |vma: &&Vma| vma.is_hugetlb && !vma.permissions.starts_with("---");
@@ -108,6 +110,21 @@ fn check_owner(root: &Root, process: &Process) -> anyhow::Result<()> {
         uid == own,
         "process {pid} ({}) belongs to uid {uid}, and hugewise runs as uid {own}: a plan starts the program again, so \
          make it as the user of the process: sudo -u '#{uid}' hugewise plan --pid {pid}",
+        process.name
+    );
+    Ok(())
+}
+
+/// The paths of its words are those of its own root folder: here they may name files of another user.
+fn check_root(root: &Root, process: &Process) -> anyhow::Result<()> {
+    let pid = process.pid;
+    let root_of = |path: String| fs::metadata(root.path(path)).map(|found| (found.dev(), found.ino()));
+    let its = root_of(format!("proc/{pid}/root"))
+        .with_context(|| format!("cannot read the root folder of process {pid}; try sudo"))?;
+    ensure!(
+        its == root_of("proc/self/root".to_owned())?,
+        "process {pid} ({}) is in a container, or has another root folder: its command line names other files here; run \
+         hugewise in the container",
         process.name
     );
     Ok(())
