@@ -124,10 +124,12 @@ impl Program<'_> {
             ChangeKind::Thp => (run("hugewise run --backing thp"), run("sudo hugewise compare -b base,thp")),
         };
         if self.is_live {
-            // A plan does not start the program.
-            let command = command.filter(|_| {
-                matches!(what, ChangeKind::Explicit | ChangeKind::Defer | ChangeKind::DeferUnlessMadvised)
-            });
+            // Its user chose its command line: the reader of the report, who may be root, is not to copy it.
+            let command = match what {
+                ChangeKind::Explicit => Some(words("hugewise plan --pid PID")),
+                ChangeKind::Defer | ChangeKind::DeferUnlessMadvised => command,
+                _ => None,
+            };
             let again = words("sudo hugewise record -o after.rec PID");
             return ProposedChange { what, command, proof: Some(again) };
         }

@@ -1,6 +1,6 @@
 //! Texts of a live comparison.
 
-use hugewise_linux::{action::Action, reading::Reading, shell, units::Pages};
+use hugewise_linux::{action::Action, reading::Reading, units::Pages};
 use hugewise_measure::{
     comparison::{
         Comparison,
@@ -203,9 +203,9 @@ fn actions(comparison: &Comparison, live: &Live, has_ended: bool) -> Vec<Action>
     };
     match result.verdict {
         Verdict::Faster => {
-            let command = comparison.cases.first().map(|case| shell::line(&case.command)).unwrap_or_default();
-            let start = Action::new("Start the program on huge pages")
-                .by(format!("hugewise run --backing thp -- {command}"));
+            // Its user chose its command line: the reader of this report, who may be root, is not to copy it.
+            let start = Action::new("Start the program on huge pages, as its user")
+                .by("hugewise run --backing thp -- COMMAND");
             (!has_ended).then(collapse).into_iter().chain([start]).collect()
         }
         Verdict::FellBack if has_ended => Vec::new(),
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn actions_are_possible() {
-        let start = "hugewise run --backing thp -- java -Xmx2g -jar orders.jar".to_owned();
+        let start = "hugewise run --backing thp -- COMMAND".to_owned();
         let collapse = "sudo hugewise collapse 4711 --region heap".to_owned();
         let known = "the comparison ended: the difference is known; ";
         let as_found = format!("{known}the memory is on the pages on which it was found");
