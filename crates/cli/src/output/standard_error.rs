@@ -3,11 +3,11 @@
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
     fmt::Display,
-    io::{self, IsTerminal, Write, stderr},
+    io::{self, IsTerminal, stderr},
     panic,
 };
 
-use hugewise_linux::printable;
+use hugewise_linux::{printable, sys::stream};
 
 use super::terminal::Terminal;
 
@@ -53,9 +53,9 @@ pub fn print_panics() {
     }));
 }
 
-/// One write: other programs print to the same terminal.
+/// One write, if the text is short: other programs print to the same terminal.
 fn write(text: &str) {
-    let written: io::Result<()> = stderr().write_all(text.as_bytes());
+    let written: io::Result<()> = stream::write_all(&stderr(), text.as_bytes());
     // There is no other place to report it.
     let _ = written;
 }

@@ -1,8 +1,8 @@
 //! Standard output: the only place that prints to it.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stdout};
+use std::io::{self, BufWriter, IsTerminal, Write, stdout};
 
-use hugewise_linux::printable;
+use hugewise_linux::{printable, sys::stream};
 
 use super::terminal::Terminal;
 
@@ -34,25 +34,36 @@ pub fn print_json(text: &str) -> io::Result<()> {
 
 /// Prints a script or a page for another program, without foreign text.
 pub fn print_bytes(bytes: &[u8]) -> io::Result<()> {
-    let mut out = stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()
+    stream::write_all(&stdout(), bytes)
 }
 
 fn write(text: &str) -> io::Result<()> {
     print_bytes(text.as_bytes())
 }
 
+/// Standard output without a buffer.
+struct Unbuffered;
+
+impl Write for Unbuffered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        print_bytes(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Prints JSON of any length as it is written; see [`print_json`].
 pub struct JsonOutput {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Unbuffered>,
     /// The line that has no end yet, if standard output is a terminal.
     line: Option<Vec<u8>>,
 }
 
 impl JsonOutput {
     pub fn new() -> JsonOutput {
-        JsonOutput { out: BufWriter::new(stdout().lock()), line: stdout().is_terminal().then(Vec::new) }
+        JsonOutput { out: BufWriter::new(Unbuffered), line: stdout().is_terminal().then(Vec::new) }
     }
 
     fn end_line(&mut self) -> io::Result<()> {

@@ -62,6 +62,7 @@ const PRINTS: OnePlace = OnePlace {
         "measure/src/fragmentation/worker.rs",
         // Its message advises to write to /dev/stdout.
         "linux/src/sys/file/output.rs",
+        "linux/src/sys/stream.rs",
         // The standard descriptors of other processes.
         "linux/src/sys/process/",
         "linux/src/sys/aside/",

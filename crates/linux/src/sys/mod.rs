@@ -22,6 +22,7 @@ pub mod process;
 pub mod ptrace;
 pub mod remote_memory;
 pub mod socket;
+pub mod stream;
 pub mod thread;
 pub mod unmovable;
 
