@@ -17,6 +17,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser};
+use hugewise_linux::sys::process::accept_signals;
 
 use crate::{
     arguments::{Arguments, Command},
@@ -32,6 +33,7 @@ const INCONCLUSIVE: u8 = 3;
 
 fn main() -> ExitCode {
     standard_error::print_panics();
+    accept_signals();
     let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let terminal = Terminal::new(arguments.color);
     let done = match arguments.command {

@@ -212,6 +212,26 @@ fn signal_process(pid: u32, signal: c_int, is_target: impl FnOnce() -> bool) -> 
     .map(drop)
 }
 
+/// Ends what the starter of this process may have left: the ends of child processes are reported again, and signals that
+/// request termination arrive. A limit of the size of files makes a write fail, and does not kill this process.
+pub fn accept_signals() {
+    extern "C" fn ignore(_signal: c_int) {}
+    let ignore: extern "C" fn(c_int) = ignore;
+    // SAFETY: a set of bits, for which zero is valid.
+    let mut requests: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: writes one live set, which is then read; the only handler does nothing.
+    unsafe {
+        libc::sigemptyset(&raw mut requests);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&raw mut requests, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const requests, std::ptr::null_mut());
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        // Other programs that this one starts do not inherit a handler.
+        libc::signal(libc::SIGXFSZ, ignore as libc::sighandler_t);
+    }
+}
+
 pub fn is_root() -> bool {
     effective_uid() == 0
 }
