@@ -21,7 +21,8 @@ use crate::{TestResult, skip};
 /// The ordinary user, and its group.
 pub const USER: u32 = 65534;
 
-const HELPERS: [(&str, &str); 10] = [
+const HELPERS: [(&str, &str); 11] = [
+    ("caller", include_str!("helpers/caller.c")),
     ("image", include_str!("helpers/image.c")),
     ("jvm", include_str!("helpers/jvm.c")),
     ("links", include_str!("helpers/links.c")),

@@ -6,6 +6,7 @@
 //! built one. Tests that take seconds run only in a full run (`HUGEWISE_FULL=1`), except one of each kind.
 
 mod bounded;
+mod choices;
 mod counters;
 mod hostile;
 mod journals;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let all = [
         reading::trials(),
+        choices::trials(),
         counters::trials(),
         trees::trials(),
         waiting::trials(),
