@@ -147,6 +147,9 @@ fn unread() -> TestResult {
             false => command.stdout(to).stderr(Stdio::null()),
         };
         let mut child = command.spawn()?;
+        wait_until("the recorder changes a setting", || {
+            Ok(fs::read_to_string(DELAYS)? != before || child.try_wait()?.is_some())
+        })?;
         std::thread::sleep(Duration::from_secs(3));
         Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status()?;
         let begin = Instant::now();
