@@ -51,19 +51,24 @@ pub fn has_pool(size: PageSize) -> Option<bool> {
 
 /// The default huge page size of the kernel, one of `sizes`, given from the smallest; needs no file.
 pub fn default_huge_page_size(sizes: &[PageSize]) -> Option<PageSize> {
-    let flags = libc::MAP_HUGETLB | libc::MAP_NORESERVE;
-    let page = Mapping::mmap(base_page_size().ok()?.bytes(), libc::PROT_NONE, flags).ok()?;
-    // The kernel has mapped one whole page of that size, and does not unmap a part of a page.
-    let unmaps = |size: &&PageSize| {
-        let Ok(length) = usize::try_from(size.bytes().0) else { return false };
-        // SAFETY: the mapping is new, has no reference, and no smaller length was unmapped.
-        unsafe { libc::munmap(page.start.as_ptr().cast(), length) == 0 }
-    };
-    let found = sizes.iter().find(unmaps).copied();
-    if found.is_some() {
-        std::mem::forget(page);
+    let largest = sizes.last()?.bytes();
+    // Address space around the page: nothing else is unmapped, whatever its size is.
+    let around = Mapping::mmap(largest + largest, libc::PROT_NONE, libc::MAP_NORESERVE).ok()?;
+    let at = around.address().next_multiple_of(largest.0) - around.address();
+    let length = |size: Bytes| usize::try_from(size.0).ok();
+    let start: *mut c_void = around.start.as_ptr().wrapping_add(length(Bytes(at))?).cast();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_HUGETLB | libc::MAP_NORESERVE;
+    let base = length(base_page_size().ok()?.bytes())?;
+    // SAFETY: the kernel maps one page of that size, within the address space that was reserved for it.
+    if unsafe { libc::mmap(start, base, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
+        return None;
     }
-    found
+    // The kernel does not unmap a part of a huge page.
+    let unmaps = |size: &&PageSize| {
+        // SAFETY: within the same address space, which has no reference.
+        length(size.bytes()).is_some_and(|length| unsafe { libc::munmap(start, length) } == 0)
+    };
+    sizes.iter().find(unmaps).copied()
 }
 
 /// Advice for `madvise`.

@@ -30,7 +30,8 @@ final class Cpu {
             return (int) Thread.currentThread().threadId();
         }
         try {
-            return (int) SCHED_GETCPU.invokeExact();
+            int cpu = (int) SCHED_GETCPU.invokeExact();
+            return cpu < 0 ? (int) Thread.currentThread().threadId() : cpu;
         } catch (Throwable error) {
             throw Libhugewise.thrown(error);
         }

@@ -261,14 +261,16 @@ public final class HugeArena implements Arena {
         return scope.scope();
     }
 
-    /// Releases the memory to the kernel. The arena's segments become invalid.
+    /// Releases the memory to the kernel. The arena's segments become invalid. Without effect if the arena is closed
+    /// already.
     ///
-    /// @throws IllegalStateException if the arena is closed already, or a thread is accessing a segment
-    /// @throws WrongThreadException if the arena belongs to another thread
+    /// @throws IllegalStateException if a thread is accessing a segment
+    /// @throws WrongThreadException if the arena is open and belongs to another thread
     @Override
     public void close() {
-        scope.close();
-        Events.closed(this);
+        if (Scopes.close(scope)) {
+            Events.closed(this);
+        }
     }
 
     @Override

@@ -272,13 +272,15 @@ public final class HugeFile implements AutoCloseable {
         return Coverage.of(file);
     }
 
-    /// Ends the use of the memory by this process. The file keeps it; delete the file to release it.
+    /// Ends the use of the memory by this process. The file keeps it; delete the file to release it. Without effect if the
+    /// file is closed already.
     ///
-    /// @throws IllegalStateException if the file is closed already, or a thread is accessing its memory
+    /// @throws IllegalStateException if a thread is accessing its memory
     @Override
     public void close() {
-        arena.close();
-        lock.close();
+        if (Scopes.close(arena)) {
+            lock.close();
+        }
     }
 
     @Override

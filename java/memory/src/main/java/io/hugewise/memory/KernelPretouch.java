@@ -37,18 +37,25 @@ record KernelPretouch(MemorySegment memory, long pageSize, MachinePages pages) {
             }
         };
         List<Thread> others = new ArrayList<>();
-        for (int i = 1; i < workers; i++) {
-            others.add(Thread.ofPlatform().daemon().name("hugewise-pretouch-" + i).start(work));
+        try {
+            for (int i = 1; i < workers; i++) {
+                others.add(Thread.ofPlatform().daemon().name("hugewise-pretouch-" + i).start(work));
+            }
+        } catch (OutOfMemoryError _) {
+            // A limit on threads is reached: fewer suffice.
         }
-        work.run();
-        others.forEach(KernelPretouch::await);
+        try {
+            work.run();
+        } finally {
+            others.forEach(KernelPretouch::await);
+        }
         if (refused.get() < 0) {
             throw new HugeMemoryException(
                     Bytes.text(length) + " could not be populated: " + SystemCall.text(refused.get())
                             + "; free memory, or reserve less", length, (int) -refused.get());
         }
         long after = pages.thpFallbacks();
-        return new Pretouched(end - start, Duration.ofNanos(System.nanoTime() - begin), workers,
+        return new Pretouched(end - start, Duration.ofNanos(System.nanoTime() - begin), others.size() + 1,
                 before < 0 || after < 0 ? OptionalLong.empty() : OptionalLong.of(after - before));
     }
 
@@ -57,10 +64,11 @@ record KernelPretouch(MemorySegment memory, long pageSize, MachinePages pages) {
         while (answer == -SystemCall.EAGAIN) {
             answer = Advice.advise(start, length, Advice.POPULATE_WRITE);
         }
-        if (answer != -SystemCall.EINVAL) {
+        // An empty range is accepted only where the kernel has the advice, and no filter of system calls denies it.
+        if (answer == 0 || Advice.advise(0, 0, Advice.POPULATE_WRITE) == 0) {
             return answer;
         }
-        // Before Linux 5.14. The contents stay, also those that other threads write meanwhile.
+        // Also before Linux 5.14. The contents stay, also those that other threads write meanwhile.
         MemorySegment pagesOfChunk = MemorySegment.ofAddress(start).reinterpret(length);
         for (long at = 0; at < length; at += page) {
             int _ = (int) BYTES.getAndAdd(pagesOfChunk, at, 0);

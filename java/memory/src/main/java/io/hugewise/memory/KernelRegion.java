@@ -14,9 +14,9 @@ import org.jspecify.annotations.Nullable;
 record KernelRegion(MemorySegment memory, Obtained obtained, MachinePages pages, String why) implements Region {
     static final int READ_WRITE = 3;
     static final int PRIVATE_ANONYMOUS = 0x22;
-    private static final int FIXED = 0x10;
+    static final int FIXED = 0x10;
     static final int NORESERVE = 0x4000;
-    private static final int HUGETLB = 0x40000;
+    static final int HUGETLB = 0x40000;
     private static final int SIZE_SHIFT = 26;
 
     /// @throws HugeMemoryException if no backing is available
@@ -54,11 +54,7 @@ record KernelRegion(MemorySegment memory, Obtained obtained, MachinePages pages,
             return Answer.no("shared memory needs libhugewise: " + why, 0);
         }
         if (pageSize == 0) {
-            String what = isPooled ? "hugetlb pools" : "transparent huge pages";
-            return Answer.no("this kernel has no " + what + ", or /sys is not mounted", 0);
-        }
-        if (isPooled && !pages.hasPool(pageSize)) {
-            return Answer.no("this machine has no pool of " + Bytes.text(pageSize) + " pages", 0);
+            return Answer.no("this kernel has no hugetlb pools, or does not say of which size", 0);
         }
         if (options.size() > Long.MAX_VALUE / 4 - pageSize) {
             return Answer.no("exceeds the address space of this machine", -SystemCall.ENOMEM);
@@ -75,14 +71,19 @@ record KernelRegion(MemorySegment memory, Obtained obtained, MachinePages pages,
         long mapped = SystemCall.MMAP.call(start, length, READ_WRITE, PRIVATE_ANONYMOUS | FIXED | pool, -1, 0);
         String cause = "";
         if (isError(mapped)) {
-            cause = SystemCall.text(mapped) + ": " + (isPooled
-                    ? pages.lack(pageSize, length / pageSize)
-                    : Bytes.text(length) + " of address space or memory are not available");
+            cause = SystemCall.text(mapped) + ": " + why(mapped, isPooled, pageSize, length, pages);
         } else {
-            if (!isPooled) {
-                Advice.advise(start, length, backing.kind() == Backing.Kind.THP ? Advice.HUGEPAGE : Advice.NOHUGEPAGE);
+            if (backing.kind() == Backing.Kind.BASE) {
+                // A kernel without transparent huge pages refuses it: the memory is usable, and its coverage is read.
+                Advice.advise(start, length, Advice.NOHUGEPAGE);
             }
-            if (options.node().isPresent()) {
+            if (backing.kind() == Backing.Kind.THP) {
+                mapped = Advice.advise(start, length, Advice.HUGEPAGE);
+                cause = mapped == -SystemCall.EINVAL
+                        ? "this kernel has no transparent huge pages"
+                        : "transparent huge pages could not be requested: " + SystemCall.text(mapped);
+            }
+            if (!isError(mapped) && options.node().isPresent()) {
                 int node = options.node().getAsInt();
                 mapped = Advice.bind(start, length, node);
                 cause = "memory could not be bound to node " + node + ": " + SystemCall.text(mapped);
@@ -100,7 +101,20 @@ record KernelRegion(MemorySegment memory, Obtained obtained, MachinePages pages,
         return new Answer(memory, pageSize, "", 0);
     }
 
-    private static boolean isError(long answer) {
+    /// The meaning of an error of `mmap`.
+    private static String why(long answer, boolean isPooled, long pageSize, long length, MachinePages pages) {
+        if (answer == -SystemCall.EINVAL && isPooled) {
+            return "this machine has no pool of " + Bytes.text(pageSize) + " pages";
+        }
+        if (answer == -SystemCall.EAGAIN) {
+            return "the process locks its memory (mlockall), up to the limit RLIMIT_MEMLOCK";
+        }
+        return isPooled && answer == -SystemCall.ENOMEM
+                ? pages.lack(pageSize, length / pageSize)
+                : Bytes.text(length) + " of address space or memory are not available";
+    }
+
+    static boolean isError(long answer) {
         return answer < 0 && answer > -4096;
     }
 

@@ -64,15 +64,17 @@ final class Libhugewise {
         return LINKER.downcallHandle(found, type);
     }
 
-    /// The library, loaded by the first call; empty if it cannot be loaded ([#whyAbsent]).
+    /// The library, loaded by the first call; empty if it cannot be loaded ([#whyAbsent]). The next call tries again if only
+    /// a file descriptor was missing.
     ///
     /// @throws NativeLibraryException as [NativeLibrary#load]; the next call tries again
     static Optional<Libhugewise> find() {
         synchronized (Loading.LOCK) {
-            if (Loading.library.isEmpty() && Loading.why.isEmpty()) {
+            if (!Loading.isDone) {
                 NativeLibrary.Loaded loaded = NativeLibrary.load(Platform.current());
                 Loading.library = Optional.ofNullable(loaded.functions()).map(Libhugewise::new);
                 Loading.why = loaded.why();
+                Loading.isDone = loaded.isFinal();
             }
             return Loading.library;
         }
@@ -90,6 +92,7 @@ final class Libhugewise {
 
         private static Optional<Libhugewise> library = Optional.empty();
         private static String why = "";
+        private static boolean isDone;
     }
 
     void reserveAt(long size, MemorySegment backings, MemorySegment options, MemorySegment place) {

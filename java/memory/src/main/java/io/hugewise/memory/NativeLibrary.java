@@ -11,7 +11,9 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
+import java.net.URL;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Optional;
@@ -37,7 +39,13 @@ final class NativeLibrary {
     private NativeLibrary() {}
 
     /// The functions of a library; or why it could not be loaded, and memory is reserved without it.
-    record Loaded(@Nullable SymbolLookup functions, String why) {}
+    ///
+    /// @param isFinal whether the next attempt would have the same result
+    record Loaded(@Nullable SymbolLookup functions, String why, boolean isFinal) {
+        Loaded(@Nullable SymbolLookup functions, String why) {
+            this(functions, why, true);
+        }
+    }
 
     /// Whether the user has named a library.
     static boolean isNamed() {
@@ -87,7 +95,13 @@ final class NativeLibrary {
     /// First without a file system, which may be read-only or mounted noexec, then from a temporary folder.
     private static Loaded loadFromJar(Platform platform) {
         String folder = platform.folder().orElseThrow(() -> new NativeLibraryException(unsupported(platform)));
-        byte[] library = inJar("/META-INF/native/" + folder + "/" + FILE);
+        byte[] library;
+        try {
+            library = inJar("/META-INF/native/" + folder + "/" + FILE);
+        } catch (IOException | LinkageError error) {
+            // Also where the JVM cannot load its own library for its files, for example in an empty root.
+            return new Loaded(null, "libhugewise could not be read from the jar: " + error, false);
+        }
         if (library == null) {
             return new Loaded(null, "this build of the jar has no libhugewise for " + folder);
         }
@@ -95,15 +109,26 @@ final class NativeLibrary {
         String why;
         try {
             return checked(fromMemory(library), origin);
+        } catch (NoDescriptorException error) {
+            return new Loaded(null, "libhugewise could not be loaded: " + error.getMessage(), false);
         } catch (IOException error) {
-            why = "from memory: " + error.getMessage();
+            why = "from memory: " + error;
         }
-        Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
+        String temporary = System.getProperty("java.io.tmpdir", "");
         // A loaded library does not need its file: deleting it now leaves nothing behind if the JVM is killed.
-        try (PrivateFolder folderOfOurs = PrivateFolder.in(temporary, user())) {
+        try (PrivateFolder folderOfOurs = PrivateFolder.in(Path.of(temporary), user())) {
             return checked(DynamicLoader.open(folderOfOurs.write(FILE, library).toString()), origin);
-        } catch (IOException error) {
-            return new Loaded(null, "libhugewise could not be loaded " + why + "; from " + temporary + ": " + error.getMessage());
+        } catch (IOException | InvalidPathException | UnsupportedOperationException error) {
+            return new Loaded(null, "libhugewise could not be loaded " + why + "; from " + temporary + ": " + error);
+        }
+    }
+
+    /// The process has as many open files as it may.
+    private static final class NoDescriptorException extends IOException {
+        private static final long serialVersionUID = 1;
+
+        NoDescriptorException() {
+            super("memfd_create: " + SystemCall.text(-SystemCall.EMFILE));
         }
     }
 
@@ -112,6 +137,9 @@ final class NativeLibrary {
             long name = local.allocateFrom(FILE).address();
             long file = SystemCall.MEMFD_CREATE.call(name, MFD_CLOEXEC | MFD_EXEC);
             file = file == -SystemCall.EINVAL ? SystemCall.MEMFD_CREATE.call(name, MFD_CLOEXEC) : file;
+            if (file == -SystemCall.EMFILE) {
+                throw new NoDescriptorException();
+            }
             if (file < 0) {
                 throw new IOException("memfd_create: " + SystemCall.text(file));
             }
@@ -129,11 +157,13 @@ final class NativeLibrary {
         return "libhugewise is for Linux on x86_64 and aarch64, and this is " + platform;
     }
 
-    private static byte @Nullable [] inJar(String name) {
-        try (InputStream in = NativeLibrary.class.getResourceAsStream(name)) {
-            return in == null ? null : in.readAllBytes();
-        } catch (IOException error) {
-            throw new NativeLibraryException("libhugewise could not be read from the jar: " + error, error);
+    private static byte @Nullable [] inJar(String name) throws IOException {
+        URL found = NativeLibrary.class.getResource(name);
+        if (found == null) {
+            return null;
+        }
+        try (InputStream in = found.openStream()) {
+            return in.readAllBytes();
         }
     }
 
@@ -151,6 +181,11 @@ final class NativeLibrary {
     /// The effective user id of this process.
     static int user() {
         return call(Linker.nativeLinker().defaultLookup().findOrThrow("geteuid"));
+    }
+
+    /// The size of a base page in bytes.
+    static long pageSize() {
+        return call(Linker.nativeLinker().defaultLookup().findOrThrow("getpagesize"));
     }
 
     private static int call(MemorySegment function) {

@@ -61,10 +61,16 @@ record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment mem
             library.reserveAt(options.size(), text(local, backings), how, place);
             handle = place.get(ADDRESS, 0);
         }
-        MemorySegment memory = library.address(handle).reinterpret(options.size(), arena, _ -> {
+        MemorySegment memory;
+        try {
+            memory = library.address(handle).reinterpret(options.size(), arena, _ -> {
+                library.release(handle);
+                Events.release(options);
+            });
+        } catch (Throwable error) {
             library.release(handle);
-            Events.release(options);
-        });
+            throw error;
+        }
         return new NativeRegion(library, handle, memory, obtained(library, handle));
     }
 

@@ -30,6 +30,7 @@ enum SystemCall {
     static final int ENOMEM = 12;
     static final int EFAULT = 14;
     static final int EINVAL = 22;
+    static final int EMFILE = 24;
 
     private final int onX86;
     private final int onAarch64;
@@ -63,11 +64,12 @@ enum SystemCall {
             case 1 -> "Operation not permitted";
             case EAGAIN -> "Resource temporarily unavailable";
             case 2 -> "No such file or directory";
-            case 24 -> "Too many open files";
             case ENOMEM -> "Cannot allocate memory";
             case 13 -> "Permission denied";
+            case 14 -> "Bad address";
             case 16 -> "Device or resource busy";
             case EINVAL -> "Invalid argument";
+            case EMFILE -> "Too many open files";
             case 38 -> "Function not implemented";
             default -> "error";
         };
