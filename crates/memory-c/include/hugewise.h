@@ -5,7 +5,7 @@
  * Sizes and lengths are in bytes, times in nanoseconds, strings in UTF-8. Any number of threads may call
  * any function at the same time, also for the same region; exceptions are stated at the function. NULL or
  * misaligned pointers and invalid handles are errors, not crashes, unless the function permits NULL. The
- * memory behind a pointer cannot be checked.
+ * memory behind a pointer cannot be checked. No function is a cancellation point.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 
@@ -124,7 +124,8 @@ typedef struct hugewise_pretouch_options {
   /**
    * Called on the calling thread after each chunk, with the number of bytes done and in total; NULL: no
    * calls. A return value other than 0 ends the work. It may call any function of this library and must
-   * return: no exception, no longjmp.
+   * return: no exception, no longjmp, no pthread_exit. Cancellation of the thread is disabled until the call
+   * has returned.
    */
   int (*progress)(void *context, uint64_t done, uint64_t wanted);
   /**

@@ -48,7 +48,8 @@ pub struct PretouchOptions {
     pub way: u32,
     /// Called on the calling thread after each chunk, with the number of bytes done and in total; NULL: no
     /// calls. A return value other than 0 ends the work. It may call any function of this library and must
-    /// return: no exception, no longjmp.
+    /// return: no exception, no longjmp, no pthread_exit. Cancellation of the thread is disabled until the call
+    /// has returned.
     pub progress: Option<unsafe extern "C" fn(context: *mut c_void, done: u64, wanted: u64) -> c_int>,
     /// First argument of progress.
     pub context: *mut c_void,

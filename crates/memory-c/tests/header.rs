@@ -15,7 +15,7 @@ const HEADER: &str = "\
  * Sizes and lengths are in bytes, times in nanoseconds, strings in UTF-8. Any number of threads may call
  * any function at the same time, also for the same region; exceptions are stated at the function. NULL or
  * misaligned pointers and invalid handles are errors, not crashes, unless the function permits NULL. The
- * memory behind a pointer cannot be checked.
+ * memory behind a pointer cannot be checked. No function is a cancellation point.
  *
  * SPDX-License-Identifier: Apache-2.0 */";
 

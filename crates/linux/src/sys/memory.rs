@@ -57,7 +57,8 @@ pub fn default_huge_page_size(sizes: &[PageSize]) -> Option<PageSize> {
     let at = around.address().next_multiple_of(largest.0) - around.address();
     let length = |size: Bytes| usize::try_from(size.0).ok();
     let start: *mut c_void = around.start.as_ptr().wrapping_add(length(Bytes(at))?).cast();
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_HUGETLB | libc::MAP_NORESERVE;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_HUGETLB | libc::MAP_NORESERVE;
     let base = length(base_page_size().ok()?.bytes())?;
     // SAFETY: the kernel maps one page of that size, within the address space that was reserved for it.
     if unsafe { libc::mmap(start, base, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {

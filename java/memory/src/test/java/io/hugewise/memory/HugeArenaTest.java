@@ -96,8 +96,7 @@ class HugeArenaTest {
                 () -> arena.allocate(1),
                 arena::coverage,
                 arena::pretouch,
-                () -> arena.pretouch(segment, 1),
-                arena::close);
+                () -> arena.pretouch(segment, 1));
         for (Runnable use : uses) {
             assertThatThrownBy(use::run).isInstanceOf(IllegalStateException.class);
         }
