@@ -187,6 +187,16 @@ public final class HugeCache<K, V> implements AutoCloseable {
         objects.put(key, value, null, ObjectStore.ALWAYS, objects.replaced);
     }
 
+    /// Returns whether an entry is small enough for the cache. [#put] of a larger one removes the entry of its key, and
+    /// counts a rejection.
+    ///
+    /// @param key its key
+    /// @param value its value
+    /// @return whether it can be put: if its value needs half of the limit at most, and its key is shorter than a segment
+    public boolean fits(K key, V value) {
+        return store.fits(objects.codec.bytes(key).length, Math.addExact(objects.codec.header.size(), objects.codec.size(value)));
+    }
+
     /// Adds or replaces values, one after the other.
     ///
     /// @param values the values by key

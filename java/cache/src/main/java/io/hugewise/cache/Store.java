@@ -188,8 +188,7 @@ final class Store {
             LongConsumer old) {
         long size = entries.size(key.length, valueSize);
         int[] parts = new int[entries.parts(key.length, valueSize)];
-        boolean isTooLarge = size > segments.size || parts.length > segments.limit() / 2 * Chunks.PER_SEGMENT;
-        long entry = isTooLarge ? 0 : space.append(size, parts);
+        long entry = fits(size, parts.length) ? space.append(size, parts) : 0;
         if (entry == 0) {
             rejected.increment();
             return remove(key, hash, isWanted, old) || isAbsentWanted(key, hash, isWanted) ? Outcome.REJECTED : Outcome.UNWANTED;
@@ -261,6 +260,15 @@ final class Store {
         }
         segments.addLive(entry, -entries.size(entry));
         return false;
+    }
+
+    /// Whether an entry is small enough.
+    boolean fits(int keySize, int valueSize) {
+        return fits(entries.size(keySize, valueSize), entries.parts(keySize, valueSize));
+    }
+
+    private boolean fits(long size, int parts) {
+        return size <= segments.size && parts <= segments.limit() / 2 * Chunks.PER_SEGMENT;
     }
 
     private boolean isAbsentWanted(byte[] key, long hash, LongPredicate isWanted) {

@@ -49,8 +49,8 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
     <R extends @Nullable Object> R with(K key, Function<KeyState<K, V>, R> operation) {
         checkOpen();
         List<Event<K, V>> events = new ArrayList<>(1);
-        byte[] bytes = entries.bytes(checkedKey(key));
-        R result = locks.with(bytes, () -> operation.apply(new KeyState<>(this, key, bytes, events)));
+        byte[] lock = entries.lockBytes(checkedKey(key));
+        R result = locks.with(lock, () -> operation.apply(new KeyState<>(this, key, entries.bytes(key), events)));
         listeners.dispatch(events);
         return result;
     }
@@ -59,20 +59,20 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
     /// unless its time of expiry changes.
     @Nullable V read(K key) {
         checkOpen();
-        byte[] bytes = entries.bytes(checkedKey(key));
-        byte[] stored = entries.get(bytes);
-        if (stored == null) {
+        TimedEntries.Found found = entries.find(checkedKey(key));
+        if (found == null) {
             return null;
         }
-        long expiry = TimedEntries.expiry(stored);
+        byte[] lock = entries.lockBytes(key);
+        long expiry = TimedEntries.expiry(found.stored());
         if (Expirations.isPast(expiry)) {
-            return locks.isOwn(bytes) ? null : this.<@Nullable V>with(key, this::used);
+            return locks.isOwn(lock) ? null : this.<@Nullable V>with(key, this::used);
         }
-        V value = entries.value(stored);
+        V value = entries.value(found.bytes(), found.stored());
         statistics.read(true);
         long next = expirations.afterAccess(expiry);
-        if (next != expiry && !locks.isOwn(bytes)) {
-            locks.with(bytes, () -> entries.setExpiry(bytes, stored, value, next));
+        if (next != expiry && !locks.isOwn(lock)) {
+            locks.with(lock, () -> entries.setExpiry(found, next));
         }
         return value;
     }
@@ -94,6 +94,10 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
 
     /// Writes through, then to the cache.
     private void write(KeyState<K, V> state, V value) {
+        if (backend.isWriteThrough) {
+            // Before the backend has it.
+            byte[] _ = state.stored(value, 0);
+        }
         backend.write(state.key, value);
         store(state, value);
     }
@@ -135,13 +139,13 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
         }
         statistics.read(false);
         V loaded = backend.load(state.key);
-        return loaded == null || !state.put(loaded) ? null : loaded;
+        return loaded == null ? null : state.load(loaded);
     }
 
     @Override
     public boolean containsKey(K key) {
         checkOpen();
-        return entries.isPresent(entries.bytes(checkedKey(key)));
+        return entries.isPresent(checkedKey(key));
     }
 
     @Override
@@ -285,7 +289,7 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
         switch (entry.change()) {
             case NONE -> {}
             case READ -> state.accessed();
-            case LOADED -> state.put(Objects.requireNonNull(entry.current()));
+            case LOADED -> state.load(Objects.requireNonNull(entry.current()));
             case WRITTEN -> write(state, Objects.requireNonNull(entry.current()));
             case REMOVED -> delete(state);
         }

@@ -26,7 +26,7 @@ final class KeyState<K, V> {
         this.events = events;
         byte[] stored = cache.entries.get(bytes);
         if (stored != null) {
-            V present = cache.entries.value(stored);
+            V present = cache.entries.value(bytes, stored);
             expiry = TimedEntries.expiry(stored);
             if (Expirations.isPast(expiry)) {
                 cache.entries.remove(bytes);
@@ -48,25 +48,40 @@ final class KeyState<K, V> {
         }
     }
 
-    /// Adds or replaces the value.
+    /// Adds or replaces the value. Nothing is changed if it is too large.
     ///
     /// @return whether it is in the cache
     boolean put(V now) {
         V old = value;
-        if (old == null) {
-            expiry = cache.expirations.afterCreation();
-            if (Expirations.isPast(expiry)) {
-                event(EXPIRED, now, now);
-                return false;
-            }
-            event(CREATED, now, null);
-        } else {
-            expiry = cache.expirations.afterUpdate(expiry);
-            event(UPDATED, now, old);
+        long next = old == null ? cache.expirations.afterCreation() : cache.expirations.afterUpdate(expiry);
+        if (old == null && Expirations.isPast(next)) {
+            event(EXPIRED, now, now);
+            return false;
         }
+        byte[] stored = stored(now, next);
+        event(old == null ? CREATED : UPDATED, now, old);
+        expiry = next;
         value = now;
-        cache.entries.put(bytes, now, expiry);
+        cache.entries.put(bytes, stored);
         return true;
+    }
+
+    /// What would be put.
+    ///
+    /// @throws TooLargeException if it is too large
+    byte[] stored(V now, long time) {
+        return cache.entries.stored(bytes, key, now, time);
+    }
+
+    /// Adds a value that was loaded, unless it is too large.
+    ///
+    /// @return the value; null if it has expired already
+    @Nullable V load(V loaded) {
+        try {
+            return put(loaded) ? loaded : null;
+        } catch (TooLargeException _) {
+            return loaded;
+        }
     }
 
     /// Notes that the present value was read.
@@ -76,7 +91,7 @@ final class KeyState<K, V> {
             long next = cache.expirations.afterAccess(expiry);
             if (next != expiry) {
                 expiry = next;
-                cache.entries.put(bytes, present, next);
+                cache.entries.put(bytes, stored(present, next));
             }
         }
     }

@@ -63,7 +63,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
         for (K key : keys) {
             V value = loaded.get(key);
             if (value != null) {
-                boolean isAdded = with(key, state -> (!doesReplace && state.value() != null) || state.put(value));
+                boolean isAdded = with(key, state -> (!doesReplace && state.value() != null) || state.load(value) != null);
                 if (isAdded) {
                     added.put(key, value);
                 }
@@ -103,9 +103,12 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
         long start = statistics.start();
         checkOpen();
         Collection<Cache.Entry<? extends K, ? extends V>> unwritten = new ArrayList<>();
-        map.forEach((key, value) -> unwritten.add(new ReadEntry<>(checkedKey(key), checkedValue(value))));
+        map.forEach((key, value) -> {
+            unwritten.add(new ReadEntry<>(checkedKey(key), checkedValue(value)));
+            byte[] _ = entries.stored(entries.lockBytes(key), key, value, 0);
+        });
         List<Event<K, V>> events = new ArrayList<>();
-        CacheException failed = locks.withAll(map.keySet().stream().map(entries::bytes).toList(), () -> {
+        CacheException failed = locks.withAll(map.keySet().stream().map(entries::lockBytes).toList(), () -> {
             CacheException failure = null;
             try {
                 backend.writeAll(unwritten);
@@ -143,7 +146,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
             return;
         }
         List<Event<K, V>> events = new ArrayList<>();
-        CacheException failed = locks.withAll(keys.stream().map(entries::bytes).toList(), () -> {
+        CacheException failed = locks.withAll(keys.stream().map(entries::lockBytes).toList(), () -> {
             Set<K> undeleted = new HashSet<>(keys);
             CacheException failure = null;
             try {
@@ -166,7 +169,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
     public void removeAll() {
         checkOpen();
         Set<K> keys = new HashSet<>();
-        entries.iterator().forEachRemaining(entry -> keys.add(entries.key(entry.getKey())));
+        entries.iterator().forEachRemaining(entry -> keys.add(entries.key(entry.getKey(), entry.getValue())));
         removeAll(keys);
     }
 
@@ -211,7 +214,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
                 while (next == null && stored.hasNext()) {
                     Map.Entry<byte[], byte[]> entry = stored.next();
                     if (!Expirations.isPast(TimedEntries.expiry(entry.getValue()))) {
-                        next = new ReadEntry<>(entries.key(entry.getKey()), entries.value(entry.getValue()));
+                        next = new ReadEntry<>(entries.key(entry.getKey(), entry.getValue()), entries.value(entry.getKey(), entry.getValue()));
                     }
                 }
                 return next != null;
@@ -226,7 +229,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
                 next = null;
                 last = entry.getKey();
                 statistics.read(true);
-                if (!locks.isOwn(entries.bytes(last))) {
+                if (!locks.isOwn(entries.lockBytes(last))) {
                     with(last, state -> {
                         state.accessed();
                         return true;

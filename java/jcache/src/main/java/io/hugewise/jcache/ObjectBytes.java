@@ -56,15 +56,30 @@ final class ObjectBytes {
         return bytes.toByteArray();
     }
 
+    /// Whether equal objects have equal bytes: not if Java serializes them, except for arrays, which are compared by
+    /// their contents here.
+    static boolean isCanonical(Object object) {
+        return switch (object) {
+            case String text -> isEncodable(text);
+            case Integer _, Long _ -> true;
+            default -> object.getClass().isArray();
+        };
+    }
+
     /// Reads an object that was written after as many bytes.
     Object read(byte[] bytes, int before) {
+        return read(bytes, before, bytes.length);
+    }
+
+    /// The same of one that ends before the end.
+    Object read(byte[] bytes, int before, int end) {
         int from = before + 1;
-        int length = bytes.length - from;
+        int length = end - from;
         return switch (bytes[before]) {
             case STRING -> new String(bytes, from, length, StandardCharsets.UTF_8);
             case INTEGER -> ByteBuffer.wrap(bytes).getInt(from);
             case LONG -> ByteBuffer.wrap(bytes).getLong(from);
-            case BYTES -> java.util.Arrays.copyOfRange(bytes, from, bytes.length);
+            case BYTES -> java.util.Arrays.copyOfRange(bytes, from, end);
             default -> deserialized(new ByteArrayInputStream(bytes, from, length));
         };
     }
