@@ -1,13 +1,10 @@
 package io.hugewise.cache;
 
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
+import java.lang.ref.Cleaner;
 import jdk.jfr.Category;
 import jdk.jfr.DataAmount;
 import jdk.jfr.Description;
 import jdk.jfr.Event;
-import jdk.jfr.FlightRecorder;
-import jdk.jfr.FlightRecorderListener;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.Percentage;
@@ -18,31 +15,16 @@ import jdk.jfr.StackTrace;
 /// because the first such class takes the JVM 0.1 s or more. The page sizes of a cache's memory are in the event
 /// `io.hugewise.Coverage` of its arena.
 final class CacheEvents {
-    private static final Set<HugeCache<?, ?>> OPEN = ConcurrentHashMap.newKeySet();
-
-    static {
-        FlightRecorder.addListener(new FlightRecorderListener() {
-            @Override
-            public void recorderInitialized(FlightRecorder recorder) {
-                FlightRecorder.addPeriodicEvent(CacheEvent.class, CacheEvents::record);
-            }
-        });
-    }
+    private static final Reported<HugeCache<?, ?>> CACHES =
+            new Reported<>(() -> CacheEvent.class, cache -> new CacheEvent().commit(cache, cache.stats()));
 
     private CacheEvents() {}
 
-    static void opened(HugeCache<?, ?> cache) {
-        OPEN.add(cache);
-    }
-
-    static void closed(HugeCache<?, ?> cache) {
-        OPEN.remove(cache);
-    }
-
-    private static void record() {
-        for (HugeCache<?, ?> cache : OPEN) {
-            new CacheEvent().commit(cache, cache.stats());
-        }
+    /// Lets a cache be recorded.
+    ///
+    /// @return ends this
+    static Cleaner.Cleanable opened(HugeCache<?, ?> cache) {
+        return CACHES.add(cache);
     }
 
     /// The counts of an open cache since it was created.

@@ -3,6 +3,8 @@ package io.hugewise.cache;
 import io.hugewise.memory.Coverage;
 import io.hugewise.memory.Obtained;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -40,6 +42,9 @@ public final class HugeCache<K, V> implements AutoCloseable {
     private final Store store;
     private final Reads<K, V> reads;
     private final Loads<K, V> loads;
+    private final Resources resources;
+    private final Cleaner.Cleanable reported;
+    private final Cleaner.Cleanable dropped;
 
     HugeCache(HugeCacheBuilder<K, V> options, CacheMemory memory) {
         this.options = options;
@@ -49,7 +54,9 @@ public final class HugeCache<K, V> implements AutoCloseable {
         store = objects.store;
         reads = new Reads<>(objects, table);
         loads = new Loads<>(this, objects, options.executor);
-        CacheEvents.opened(this);
+        resources = new Resources(objects, memory);
+        reported = CacheEvents.opened(this);
+        dropped = Reported.CLEANER.register(this, resources::drop);
     }
 
     /// Begins to describe a cache.
@@ -70,7 +77,11 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param key its key
     /// @return the value; null if it is not in the cache
     public @Nullable V getIfPresent(K key) {
-        return getIfPresent(key, objects.keyBytes(key));
+        try {
+            return getIfPresent(key, objects.keyBytes(key));
+        } finally {
+            Reference.reachabilityFence(this);
+        }
     }
 
     @Nullable V getIfPresent(K key, KeyBytes bytes) {
@@ -90,7 +101,11 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param <R> type of the result
     /// @return the result; empty if there is none, or the value is not in the cache
     public <R> Optional<R> read(K key, Function<MemorySegment, ? extends @Nullable R> reader) {
-        return reads.view(objects.keyBytes(key), reader);
+        try {
+            return reads.view(objects.keyBytes(key), reader);
+        } finally {
+            Reference.reachabilityFence(this);
+        }
     }
 
     private void refreshIfOld(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
@@ -107,9 +122,13 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param loader returns the value, or null if there is none
     /// @return the value; null if the loader returned null
     public @Nullable V get(K key, Function<? super K, ? extends @Nullable V> loader) {
-        KeyBytes bytes = objects.keyBytes(key);
-        V present = getIfPresent(key, bytes);
-        return present == null ? loads.get(key, bytes, loader) : present;
+        try {
+            KeyBytes bytes = objects.keyBytes(key);
+            V present = getIfPresent(key, bytes);
+            return present == null ? loads.get(key, bytes, loader) : present;
+        } finally {
+            Reference.reachabilityFence(this);
+        }
     }
 
     /// Returns a value; if it is not in the cache, the loader of the cache loads it.
@@ -184,7 +203,11 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param key its key
     /// @param value the value
     public void put(K key, V value) {
-        objects.put(key, value, null, ObjectStore.ALWAYS, objects.replaced);
+        try {
+            objects.put(key, value, null, ObjectStore.ALWAYS, objects.replaced);
+        } finally {
+            Reference.reachabilityFence(this);
+        }
     }
 
     /// Returns whether an entry is small enough for the cache. [#put] of a larger one removes the entry of its key, and
@@ -246,7 +269,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// not count as uses, nor in statistics. A function of `compute` and others is called once; other writes of its key
     /// wait for it}
     public ConcurrentMap<K, V> asMap() {
-        return new MapView<>(objects);
+        return new MapView<>(this, objects);
     }
 
     /// {@return what the options of the cache allow to read and to change}
@@ -356,16 +379,15 @@ public final class HugeCache<K, V> implements AutoCloseable {
     }
 
     /// Writes the changes that the store does not have yet, then releases the memory, when reads that are under way have
-    /// ended; a file keeps it. Later use throws an exception.
+    /// ended; a file keeps it. Later use throws an exception; closing again does nothing. A cache that is collected without
+    /// it is closed then, with a warning in the log.
     ///
     /// @throws UnwrittenException if the store has failed for the patience; the cache stays open then
     @Override
     public void close() {
-        objects.close();
-        CacheEvents.closed(this);
-        if (store.close()) {
-            memory.close();
-        }
+        resources.close();
+        reported.clean();
+        dropped.clean();
     }
 
     @Override

@@ -19,9 +19,13 @@ import org.jspecify.annotations.Nullable;
 /// A cache as a map.
 @SuppressWarnings("unchecked")
 final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, V> {
+    /// Not to be collected, and closed, as long as a view of it is in use.
+    @SuppressWarnings("unused")
+    private final HugeCache<K, V> owner;
     private final ObjectStore<K, V> objects;
 
-    MapView(ObjectStore<K, V> objects) {
+    MapView(HugeCache<K, V> owner, ObjectStore<K, V> objects) {
+        this.owner = owner;
         this.objects = objects;
     }
 

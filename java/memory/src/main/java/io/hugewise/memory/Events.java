@@ -1,14 +1,12 @@
 package io.hugewise.memory;
 
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
+import java.lang.ref.Cleaner;
 import java.util.function.Supplier;
 import jdk.jfr.Category;
 import jdk.jfr.DataAmount;
 import jdk.jfr.Description;
 import jdk.jfr.Event;
 import jdk.jfr.FlightRecorder;
-import jdk.jfr.FlightRecorderListener;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.Percentage;
@@ -18,16 +16,7 @@ import jdk.jfr.StackTrace;
 /// Events of Flight Recorder. No class of an event is loaded before a recording has initialized it, because the first
 /// such class takes the JVM 0.1 s or more.
 final class Events {
-    private static final Set<HugeArena> OPEN_ARENAS = ConcurrentHashMap.newKeySet();
-
-    static {
-        FlightRecorder.addListener(new FlightRecorderListener() {
-            @Override
-            public void recorderInitialized(FlightRecorder recorder) {
-                FlightRecorder.addPeriodicEvent(CoverageEvent.class, Events::recordCoverage);
-            }
-        });
-    }
+    private static final Reported<HugeArena> ARENAS = new Reported<>(() -> CoverageEvent.class, Events::recordCoverage);
 
     private Events() {}
 
@@ -84,21 +73,18 @@ final class Events {
         }
     }
 
-    static void opened(HugeArena arena) {
-        OPEN_ARENAS.add(arena);
+    /// Lets the coverage of an arena be recorded.
+    ///
+    /// @return ends this
+    static Cleaner.Cleanable opened(HugeArena arena) {
+        return ARENAS.add(arena);
     }
 
-    static void closed(HugeArena arena) {
-        OPEN_ARENAS.remove(arena);
-    }
-
-    private static void recordCoverage() {
-        for (HugeArena arena : OPEN_ARENAS) {
-            try {
-                new CoverageEvent().commit(arena, arena.coverage());
-            } catch (IllegalStateException _) {
-                // Its owner has closed it since.
-            }
+    private static void recordCoverage(HugeArena arena) {
+        try {
+            new CoverageEvent().commit(arena, arena.coverage());
+        } catch (IllegalStateException _) {
+            // Its owner has closed it since.
         }
     }
 

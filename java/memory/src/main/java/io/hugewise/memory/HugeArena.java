@@ -2,12 +2,14 @@ package io.hugewise.memory;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.Cleaner;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /// An arena on huge pages: one reservation, allocated from its start to its end, and released as a whole.
 ///
@@ -32,6 +34,8 @@ public final class HugeArena implements Arena {
     private final Region region;
     private final Obtained obtained;
     private final MemorySegment memory;
+    /// Null until the arena is open.
+    private Cleaner.@Nullable Cleanable reported;
     /// Offset of the next segment, in bytes, before alignment.
     private final AtomicLong next = new AtomicLong();
 
@@ -72,7 +76,7 @@ public final class HugeArena implements Arena {
             String lack = arena.lack();
             if (lack.isEmpty()) {
                 Events.fallbacks(options, arena.obtained);
-                Events.opened(arena);
+                arena.reported = Events.opened(arena);
                 return arena;
             }
             arena.close();
@@ -268,8 +272,9 @@ public final class HugeArena implements Arena {
     /// @throws WrongThreadException if the arena is open and belongs to another thread
     @Override
     public void close() {
-        if (Scopes.close(scope)) {
-            Events.closed(this);
+        Cleaner.Cleanable open = reported;
+        if (Scopes.close(scope) && open != null) {
+            open.clean();
         }
     }
 
