@@ -13,6 +13,8 @@ final class EntryCodec<K, V> {
     /// Whether values are read and written by a serializer of this package: others may take any time, so they get copies on
     /// the heap.
     final boolean isSoon;
+    /// Whether values are equal exactly if their bytes are.
+    private final boolean isCanonical;
     /// Writes a value that the store of the cache has, with its header.
     final BiConsumer<V, MemorySegment> writer = (value, to) -> write(value, 0, to);
     /// Writes the bytes of such a value, with its header.
@@ -24,6 +26,7 @@ final class EntryCodec<K, V> {
         this.store = store;
         this.header = header;
         this.isSoon = values instanceof Serializers.Named;
+        this.isCanonical = isSoon || values.isCanonical();
     }
 
     byte[] bytes(K key) {
@@ -103,6 +106,13 @@ final class EntryCodec<K, V> {
 
     /// Whether the value of these bytes equals another one.
     boolean isEqual(MemorySegment payload, V other) {
-        return isSoon ? payload.mismatch(payload(other)) == -1 : value(payload).equals(other);
+        if (!isCanonical) {
+            return value(payload).equals(other);
+        }
+        try {
+            return payload.mismatch(payload(other)) == -1;
+        } catch (ClassCastException _) {
+            return false;
+        }
     }
 }

@@ -4,6 +4,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /// Unwritten changes whose entries had to leave the memory of the cache, on the heap until they are written. Changes of
@@ -13,6 +14,7 @@ final class EvictedChanges {
 
     private final Map<KeyBytes, Evicted> changes = new LinkedHashMap<>();
     private volatile long bytes;
+    private volatile int values;
 
     /// A change.
     ///
@@ -20,6 +22,10 @@ final class EvictedChanges {
     /// @param payload the bytes of the value, on the heap
     /// @param expiry when the entry expires
     record Evicted(long state, MemorySegment payload, int expiry) {
+        boolean isRemoval() {
+            return (state & WriteBehind.REMOVAL) != 0;
+        }
+
         long size(KeyBytes key) {
             return key.bytes.length + payload.byteSize() + OVERHEAD;
         }
@@ -28,6 +34,7 @@ final class EvictedChanges {
     synchronized void put(KeyBytes key, Evicted change) {
         Evicted before = changes.put(key, change);
         bytes += change.size(key) - (before == null ? 0 : before.size(key));
+        values += (change.isRemoval() ? 0 : 1) - (before == null || before.isRemoval() ? 0 : 1);
     }
 
     synchronized @Nullable Evicted get(KeyBytes key) {
@@ -37,6 +44,7 @@ final class EvictedChanges {
     synchronized void remove(KeyBytes key) {
         Evicted removed = changes.remove(key);
         bytes -= removed == null ? 0 : removed.size(key);
+        values -= removed == null || removed.isRemoval() ? 0 : 1;
     }
 
     /// Adds some keys to a collection, the oldest first.
@@ -46,6 +54,22 @@ final class EvictedChanges {
 
     synchronized int size() {
         return changes.size();
+    }
+
+    /// Number of those that are no removals.
+    int values() {
+        return values;
+    }
+
+    /// The values of those that are no removals and meet a condition.
+    synchronized Map<KeyBytes, MemorySegment> payloads(Predicate<Evicted> isWanted) {
+        Map<KeyBytes, MemorySegment> payloads = new LinkedHashMap<>();
+        changes.forEach((key, change) -> {
+            if (!change.isRemoval() && isWanted.test(change)) {
+                payloads.put(key, change.payload());
+            }
+        });
+        return payloads;
     }
 
     boolean isEmpty() {

@@ -101,7 +101,11 @@ final class HeapTable<V> {
     }
 
     long weight(V value) {
-        return weigher.applyAsLong(value);
+        long of = weigher.applyAsLong(value);
+        if (of < 0) {
+            throw new IllegalArgumentException("the weight of a value is 0 or more, not " + of);
+        }
+        return of;
     }
 
     /// Finds the value of a key.

@@ -101,6 +101,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param <R> type of the result
     /// @return the result; empty if there is none, or the value is not in the cache
     public <R> Optional<R> read(K key, Function<MemorySegment, ? extends @Nullable R> reader) {
+        Objects.requireNonNull(reader, "reader");
         try {
             return reads.view(objects.keyBytes(key), reader);
         } finally {
@@ -122,6 +123,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param loader returns the value, or null if there is none
     /// @return the value; null if the loader returned null
     public @Nullable V get(K key, Function<? super K, ? extends @Nullable V> loader) {
+        Objects.requireNonNull(loader, "loader");
         try {
             KeyBytes bytes = objects.keyBytes(key);
             V present = getIfPresent(key, bytes);
@@ -150,7 +152,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     ///     added, too, unless the cache has a writer
     /// @return the values by key, in the order of `wanted`; without those that have none
     public Map<K, V> getAll(Iterable<? extends K> wanted, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader) {
-        return loads.getAll(wanted, loader);
+        return loads.getAll(wanted, Objects.requireNonNull(loader, "loader"));
     }
 
     /// Returns values; those that are not in the cache are loaded by the loader of the cache: together if it has
@@ -234,6 +236,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// @param duration time until it expires, unless another time is set by a use; rounded down to 32 ms
     /// @throws IllegalStateException if the cache was built without expiry
     public void put(K key, V value, Duration duration) {
+        Objects.requireNonNull(duration, "duration");
         objects.put(key, value, objects.expiryAfter(duration), ObjectStore.ALWAYS, objects.replaced);
     }
 
@@ -285,7 +288,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
 
     /// {@return the number of entries; those that have expired may be included}
     public long estimatedSize() {
-        return store.index.entries();
+        return Math.max(0, objects.count());
     }
 
     /// {@return the limit in bytes of all entries and of their index}

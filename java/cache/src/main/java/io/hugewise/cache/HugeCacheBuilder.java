@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
 import java.util.function.LongSupplier;
@@ -45,8 +46,8 @@ public final class HugeCacheBuilder<K, V> {
     private @Nullable Path file;
 
     HugeCacheBuilder(Serializer<K> keys, Serializer<V> values) {
-        this.keys = keys;
-        this.values = values;
+        this.keys = Objects.requireNonNull(keys, "keys");
+        this.values = Objects.requireNonNull(values, "values");
     }
 
     /// Sets the limit of all memory outside of the heap: entries, index, and what is kept free. This memory is reserved.
@@ -93,7 +94,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param times determines them
     /// @return this
     public HugeCacheBuilder<K, V> expireAfter(Expiry<? super K, ? super V> times) {
-        expiry = times;
+        expiry = Objects.requireNonNull(times, "times");
         isVariable = true;
         return this;
     }
@@ -103,7 +104,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param loads loads them
     /// @return this
     public HugeCacheBuilder<K, V> loader(CacheLoader<? super K, V> loads) {
-        loader = loads;
+        loader = Objects.requireNonNull(loads, "loads");
         return this;
     }
 
@@ -123,7 +124,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param writer writes to the store
     /// @return this
     public HugeCacheBuilder<K, V> writeThrough(CacheWriter<K, V> writer) {
-        writeThrough = writer;
+        writeThrough = Objects.requireNonNull(writer, "writer");
         return this;
     }
 
@@ -134,7 +135,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param changes how they are written
     /// @return this
     public HugeCacheBuilder<K, V> writeBack(WriteBack<K, V> changes) {
-        writeBack = changes;
+        writeBack = Objects.requireNonNull(changes, "changes");
         return this;
     }
 
@@ -174,7 +175,7 @@ public final class HugeCacheBuilder<K, V> {
             throw new IllegalArgumentException("the heap has at least one value, not " + maximum);
         }
         heapWeight = maximum;
-        weigher = weight;
+        weigher = Objects.requireNonNull(weight, "weight");
         return this;
     }
 
@@ -184,7 +185,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param called the listener
     /// @return this
     public HugeCacheBuilder<K, V> removalListener(RemovalListener<? super K, ? super V> called) {
-        listener = called;
+        listener = Objects.requireNonNull(called, "called");
         return this;
     }
 
@@ -193,7 +194,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param caller the executor
     /// @return this
     public HugeCacheBuilder<K, V> executor(Executor caller) {
-        executor = caller;
+        executor = Objects.requireNonNull(caller, "caller");
         return this;
     }
 
@@ -202,7 +203,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param clock returns a time in nanoseconds, as [System#nanoTime] does
     /// @return this
     public HugeCacheBuilder<K, V> ticker(LongSupplier clock) {
-        nanos = clock;
+        nanos = Objects.requireNonNull(clock, "clock");
         return this;
     }
 
@@ -211,7 +212,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param change completes the options, for example `options -> options.only(Backing.hugetlb())`
     /// @return this
     public HugeCacheBuilder<K, V> memory(UnaryOperator<HugeOptions> change) {
-        memory = change;
+        memory = Objects.requireNonNull(change, "change");
         return this;
     }
 
@@ -227,6 +228,7 @@ public final class HugeCacheBuilder<K, V> {
     /// @param path the file, which is created if it does not exist
     /// @return this
     public HugeCacheBuilder<K, V> file(Path path) {
+        Objects.requireNonNull(path, "path");
         if (keys.format().isEmpty() || values.format().isEmpty()) {
             throw new IllegalArgumentException("the serializers of a cache in a file need a format: override Serializer.format()");
         }

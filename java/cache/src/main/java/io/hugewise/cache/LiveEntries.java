@@ -2,7 +2,6 @@ package io.hugewise.cache;
 
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.LongConsumer;
 import java.util.function.LongUnaryOperator;
 
 /// Entries that are in the index: moves them to other segments, and removes them from the index. Any thread may call
@@ -21,14 +20,13 @@ final class LiveEntries {
     private final Clock clock;
     private final long seed;
     private final Removals removals;
-    private final LongConsumer leaving;
+    private final Leaving leaving;
     /// So that reading them is not optimised away.
     @SuppressWarnings("unused")
     private long firstWords;
 
-    /// @param leaving is called with the hash before an entry is removed, with its stripe locked
     LiveEntries(Segments segments, Chunks chunks, Index index, Entries layout, Retired retired, Sketch sketch, Clock clock,
-            long seed, Removals removals, LongConsumer leaving) {
+            long seed, Removals removals, Leaving leaving) {
         this.segments = segments;
         this.chunks = chunks;
         this.index = index;
@@ -204,7 +202,7 @@ final class LiveEntries {
                 return false;
             }
             removals.leaving(entry, hash);
-            leaving.accept(hash);
+            leaving.leaving(entry, hash);
             index.remove(at, hash);
             return true;
         } finally {

@@ -177,18 +177,20 @@ final class Loads<K, V> {
 
     private void load(Map<K, Pending.Load<V>> absent, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader, Map<K, V> found) {
         Set<K> keys = Collections.unmodifiableSet(absent.keySet());
+        long writes = pending.writes();
         Map<? extends K, ? extends V> values = timed(() -> loader.apply(keys));
+        // Before own ones, which are writes, too.
+        values.forEach((key, value) -> {
+            if (!absent.containsKey(key) && !objects.hasWriter()) {
+                objects.put(key, value, null, present -> present == 0 && pending.writes() == writes, objects.replaced);
+            }
+        });
         absent.forEach((key, load) -> {
             V value = values.get(key);
             V result = value == null ? null : added(key, value, load);
             end(load, result);
             if (result != null) {
                 found.put(key, result);
-            }
-        });
-        values.forEach((key, value) -> {
-            if (!absent.containsKey(key) && !objects.hasWriter()) {
-                objects.putIfAbsent(key, value, null);
             }
         });
     }

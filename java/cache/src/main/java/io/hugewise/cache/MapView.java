@@ -31,12 +31,12 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public int size() {
-        return (int) Math.min(Integer.MAX_VALUE, objects.store.index.entries());
+        return (int) Math.clamp(objects.count(), 0, Integer.MAX_VALUE);
     }
 
     @Override
     public boolean isEmpty() {
-        return objects.store.index.entries() == 0;
+        return objects.count() <= 0;
     }
 
     @Override
@@ -57,9 +57,10 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
     /// Puts a value, and returns the old one.
     private @Nullable V changed(K key, V value, boolean onlyIfPresent) {
         var old = new AtomicReference<@Nullable MemorySegment>();
+        KeyBytes bytes = objects.keyBytes(key);
         objects.put(key, value, null, present -> {
-            old.setPlain(present == 0 ? null : objects.codec.copy(present));
-            return present != 0 || !onlyIfPresent;
+            old.setPlain(objects.payload(bytes, present));
+            return old.getPlain() != null || !onlyIfPresent;
         }, objects.replaced);
         return value(old);
     }
@@ -77,7 +78,11 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
     @Override
     public @Nullable V remove(@Nullable Object key) {
         var old = new AtomicReference<@Nullable MemorySegment>();
-        objects.remove((K) Objects.requireNonNull(key), ObjectStore.ALWAYS, entry -> old.setPlain(objects.codec.copy(entry)));
+        KeyBytes bytes = objects.keyBytes((K) Objects.requireNonNull(key));
+        objects.remove((K) key, present -> {
+            old.setPlain(objects.payload(bytes, present));
+            return true;
+        }, _ -> {});
         return value(old);
     }
 
@@ -99,23 +104,27 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public @Nullable V computeIfAbsent(K key, Function<? super K, ? extends @Nullable V> function) {
+        Objects.requireNonNull(function);
         V present = get(key);
         return present != null ? present : objects.compute(key, true, _ -> function.apply(key));
     }
 
     @Override
     public @Nullable V computeIfPresent(K key, BiFunction<? super K, ? super V, ? extends @Nullable V> function) {
+        Objects.requireNonNull(function);
         return get(key) == null ? null : objects.compute(key, false, old -> old == null ? null : function.apply(key, old));
     }
 
     @Override
     public @Nullable V compute(K key, BiFunction<? super K, ? super @Nullable V, ? extends @Nullable V> function) {
+        Objects.requireNonNull(function);
         return objects.compute(key, false, old -> function.apply(key, old));
     }
 
     @Override
     public @Nullable V merge(K key, V value, BiFunction<? super V, ? super V, ? extends @Nullable V> function) {
         Objects.requireNonNull(value);
+        Objects.requireNonNull(function);
         return objects.compute(key, false, old -> old == null ? value : function.apply(old, value));
     }
 
@@ -195,15 +204,27 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
         private final Index.Cursor cursor = objects.store.index.cursor();
         /// Keys and values in turn.
         private final Queue<MemorySegment> read = new ArrayDeque<>();
+        /// Values that had no entry at the beginning. Some may have one again.
+        private final Map<KeyBytes, MemorySegment> evicted = objects.behind == null ? Map.of() : objects.behind.evictedPayloads();
         private @Nullable K last;
+
+        Entries() {
+            evicted.forEach((key, payload) -> {
+                read.add(MemorySegment.ofArray(key.bytes));
+                read.add(payload);
+            });
+        }
 
         @Override
         public boolean hasNext() {
             boolean isMore = true;
             while (read.isEmpty() && isMore) {
                 isMore = objects.store.visit(cursor, entry -> {
-                    read.add(EntryCodec.copy(objects.codec.keyMemory(entry)));
-                    read.add(objects.codec.copy(entry));
+                    MemorySegment key = EntryCodec.copy(objects.codec.keyMemory(entry));
+                    if (evicted.isEmpty() || !evicted.containsKey(objects.keyBytes(key))) {
+                        read.add(key);
+                        read.add(objects.codec.copy(entry));
+                    }
                 });
             }
             return !read.isEmpty();

@@ -1,8 +1,10 @@
 package io.hugewise.cache;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
@@ -31,15 +33,15 @@ final class ObjectStore<K, V> {
     final Notifications<K, V> notifications;
     /// If the miss ratio is estimated.
     final @Nullable MissRatioEstimate estimate;
-    private final LongConsumer leaving;
+    private final LongConsumer changing;
     /// With write-back.
     final @Nullable WriteBehind<K, V> behind;
     /// With write-through.
     private final @Nullable CacheWriter<K, V> through;
 
-    /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
-    ObjectStore(HugeCacheBuilder<K, V> options, CacheMemory memory, LongConsumer leaving) {
-        this.leaving = leaving;
+    /// @param changing is called with the hash before an entry is changed, replaced or removed, with its stripe locked
+    ObjectStore(HugeCacheBuilder<K, V> options, CacheMemory memory, LongConsumer changing) {
+        this.changing = changing;
         Manifest manifest = memory.manifest();
         expiration = new Expiration<>(options, new Clock(options.nanos, manifest.startNanos()));
         store = new Store(memory.pool(), manifest, expiration.isPossible, expiration.clock, new Removals() {
@@ -59,7 +61,7 @@ final class ObjectStore<K, V> {
                     behind.leaving(entry, hash);
                 }
             }
-        }, leaving);
+        }, this::leaving);
         codec = new EntryCodec<>(options.keys, options.values, store, options.header());
         notifications = new Notifications<>(options, codec, new Failures());
         pending = new Pending<>(store.index::lock);
@@ -68,8 +70,29 @@ final class ObjectStore<K, V> {
         behind = options.writeBack == null ? null : new WriteBehind<>(options.writeBack, store, codec);
     }
 
+    private void leaving(long entry, long hash) {
+        changing.accept(hash);
+        if (behind != null) {
+            behind.left(entry);
+        }
+    }
+
+    /// Number of values; those that have expired may be included.
+    long count() {
+        return store.index.entries() + (behind == null ? 0 : behind.entriesBeside());
+    }
+
     @Nullable V peek(K key) {
-        return value(keyBytes(key));
+        KeyBytes bytes = keyBytes(key);
+        V value = value(bytes);
+        return value == null ? evictedValue(bytes) : value;
+    }
+
+    /// The bytes of the value of a key, on the heap, if its stripe is locked.
+    ///
+    /// @param entry address of the present entry, or 0
+    @Nullable MemorySegment payload(KeyBytes key, long entry) {
+        return entry != 0 ? codec.copy(entry) : behind == null ? null : behind.evictedPayload(key);
     }
 
     /// The value of a key, without counting.
@@ -89,18 +112,23 @@ final class ObjectStore<K, V> {
     boolean ifEqual(K key, @Nullable V expected, Predicate<LongPredicate> change) {
         KeyBytes bytes = keyBytes(key);
         while (true) {
-            MemorySegment present = expected == null ? null : peek(bytes, codec::copy);
+            MemorySegment entry = expected == null ? null : peek(bytes, codec::copy);
+            MemorySegment present = entry == null ? evictedPayload(bytes) : entry;
             if (expected == null || present == null || !codec.isEqual(present, expected)) {
                 return false;
             }
-            if (change.test(entry -> entry != 0 && codec.payload(entry).mismatch(present) == -1)) {
+            if (change.test(found -> {
+                MemorySegment now = found != 0 ? codec.payload(found) : behind == null ? null : behind.evictedPayload(bytes);
+                return now != null && now.mismatch(present) == -1;
+            })) {
                 return true;
             }
         }
     }
 
     @Nullable V putIfAbsent(K key, V value, @Nullable Integer expiry) {
-        while (!put(key, value, expiry, present -> present == 0, replaced)) {
+        KeyBytes bytes = keyBytes(key);
+        while (!put(key, value, expiry, present -> present == 0 && (behind == null || behind.evictedPayload(bytes) == null), replaced)) {
             V present = peek(key);
             if (present != null) {
                 return present;
@@ -116,6 +144,8 @@ final class ObjectStore<K, V> {
     /// @param old is called with the address of the replaced entry
     /// @return whether the value was wanted
     boolean put(K key, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
+        Objects.requireNonNull(key, "key");
+        Objects.requireNonNull(value, "value");
         try {
             return change(key, value, expiry, isWanted, old);
         } finally {
@@ -204,6 +234,8 @@ final class ObjectStore<K, V> {
             if (isMade) {
                 if (value != null) {
                     count(key.hash, key.bytes.length, size);
+                } else if (outcome == Outcome.ADDED) {
+                    behind.removed();
                 }
                 behind.changed(key);
             }
@@ -277,18 +309,13 @@ final class ObjectStore<K, V> {
         }
         if (through != null) {
             var wasThere = new AtomicBoolean();
-            writeThrough(through, bytes, new CacheWriter.Change<>(key, null), present -> isRemovable(present, isWanted), () -> {
+            writeThrough(through, bytes, new CacheWriter.Change<>(key, null), isWanted, () -> {
                 wasThere.setPlain(removeWritten(bytes, _ -> true, old));
                 return true;
             });
             return wasThere.getPlain();
         }
         return pending.write(bytes, isWanted, turn -> removeWritten(bytes, turn, old));
-    }
-
-    /// A key without an entry is removed from the store, unless the condition is about its value.
-    private static boolean isRemovable(long present, LongPredicate isWanted) {
-        return present == 0 ? ALWAYS.equals(isWanted) : isWanted.test(present);
     }
 
     private boolean removeWritten(KeyBytes key, LongPredicate isWanted, LongConsumer old) {
@@ -300,8 +327,10 @@ final class ObjectStore<K, V> {
 
     private boolean removeUnwritten(WriteBehind<K, V> behind, KeyBytes key, LongPredicate isWanted, LongConsumer old) {
         var removed = new AtomicLong();
-        boolean isRemoved = pending.write(key, entry -> isRemovable(entry, isWanted), turn -> putUnwritten(behind, key, null, Clock.PAST, present -> {
+        var wasEvicted = new AtomicBoolean();
+        boolean isRemoved = pending.write(key, isWanted, turn -> putUnwritten(behind, key, null, Clock.PAST, present -> {
             removed.setPlain(present);
+            wasEvicted.setPlain(present == 0 && behind.evictedPayload(key) != null);
             return turn.test(present);
         }, entry -> {
             if (entry == removed.getPlain()) {
@@ -311,7 +340,7 @@ final class ObjectStore<K, V> {
                 replaced.accept(entry);
             }
         }));
-        return isRemoved && removed.getPlain() != 0;
+        return isRemoved && (removed.getPlain() != 0 || wasEvicted.getPlain());
     }
 
     void clear() {
@@ -375,7 +404,7 @@ final class ObjectStore<K, V> {
         ReentrantLock lock = store.index.lock(bytes.hash);
         lock.lock();
         try {
-            leaving.accept(bytes.hash);
+            changing.accept(bytes.hash);
             peek(bytes, entry -> {
                 store.setExpiry(entry, expiry);
                 return null;
@@ -453,7 +482,13 @@ final class ObjectStore<K, V> {
         return behind != null || through != null;
     }
 
+    KeyBytes keyBytes(MemorySegment key) {
+        byte[] bytes = key.toArray(ValueLayout.JAVA_BYTE);
+        return new KeyBytes(bytes, store.hash(bytes));
+    }
+
     KeyBytes keyBytes(K key) {
+        Objects.requireNonNull(key, "key");
         byte[] bytes = codec.bytes(key);
         return new KeyBytes(bytes, store.hash(bytes));
     }

@@ -4,6 +4,7 @@ import io.hugewise.cache.work.Work;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongFunction;
 import java.util.function.LongPredicate;
@@ -18,6 +19,7 @@ import org.jspecify.annotations.Nullable;
 final class Pending<V> {
     private final ConcurrentMap<KeyBytes, Load<V>> loads = new ConcurrentHashMap<>();
     private final ConcurrentMap<KeyBytes, Change> changes = new ConcurrentHashMap<>();
+    private final AtomicLong writes = new AtomicLong();
     private final LongFunction<ReentrantLock> locks;
     /// The turn of any write: whether there is no work on any key.
     final LongPredicate whileIdle = _ -> isIdle();
@@ -72,13 +74,23 @@ final class Pending<V> {
     }
 
     void discard(KeyBytes key) {
-        Load<V> load = loads.isEmpty() ? null : loads.get(key);
+        if (loads.isEmpty()) {
+            return;
+        }
+        writes.incrementAndGet();
+        Load<V> load = loads.get(key);
         if (load != null) {
             load.isDiscarded = true;
         }
     }
 
+    /// Number of writes and removals of any key during loads.
+    long writes() {
+        return writes.get();
+    }
+
     void discardAll() {
+        writes.incrementAndGet();
         loads.values().forEach(load -> load.isDiscarded = true);
     }
 

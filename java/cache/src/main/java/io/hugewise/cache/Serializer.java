@@ -26,6 +26,14 @@ public interface Serializer<T> {
     /// @return a new object, which does not refer to this memory
     T read(MemorySegment from);
 
+    /// Whether two values are equal exactly if their bytes are. Then, the cache compares bytes where a map would call
+    /// `equals`; otherwise it reads the value and calls that.
+    ///
+    /// @return false by default
+    default boolean isCanonical() {
+        return false;
+    }
+
     /// Names what [#write] writes, and in which version, for caches in a file: a file of another format is emptied.
     ///
     /// @return a name and a version, for example `order 3`; empty, as by default, if it cannot be used for a file

@@ -29,14 +29,13 @@ final class Store {
     private final long seed;
     private final Values values;
     private final Retired retired;
-    private final LongConsumer leaving;
+    private final Leaving leaving;
     private final Space space;
 
     /// Has the entries that the manifest has.
     ///
     /// @param pool of which no segment is taken
-    /// @param leaving is called with the hash before an entry is replaced or removed, with its stripe locked
-    Store(SegmentPool pool, Manifest manifest, boolean canExpire, Clock clock, Removals removals, LongConsumer leaving) {
+    Store(SegmentPool pool, Manifest manifest, boolean canExpire, Clock clock, Removals removals, Leaving leaving) {
         this.segments = new Segments(pool, manifest);
         this.entries = new Entries(canExpire, manifest.isKept(), segments.size);
         this.clock = clock;
@@ -251,7 +250,7 @@ final class Store {
         live.expires(entry);
         if (present != 0) {
             long at = index.place(present, hash);
-            leaving.accept(hash);
+            leaving.leaving(present, hash);
             index.replace(at, entry, hash, IndexWord.uses(Memory.word(at)));
             return true;
         }
@@ -292,7 +291,7 @@ final class Store {
                 if (!isThere || !isWanted.test(present)) {
                     return false;
                 }
-                leaving.accept(hash);
+                leaving.leaving(present, hash);
                 index.remove(index.place(present, hash), hash);
             } finally {
                 stripe.unlock();
@@ -322,7 +321,7 @@ final class Store {
 
     /// Removes an entry that [#locked] has found.
     void removeLocked(long entry, long hash) {
-        leaving.accept(hash);
+        leaving.leaving(entry, hash);
         index.remove(index.place(entry, hash), hash);
         live.dropped(entry);
     }

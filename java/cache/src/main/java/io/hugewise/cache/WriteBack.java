@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import java.time.Duration;
 import java.util.Comparator;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
@@ -28,7 +29,7 @@ public final class WriteBack<K, V> {
     @Nullable Comparator<? super K> order;
 
     private WriteBack(CacheWriter<K, V> writer) {
-        this.writer = writer;
+        this.writer = Objects.requireNonNull(writer, "writer");
     }
 
     /// Begins to describe it.
@@ -89,7 +90,7 @@ public final class WriteBack<K, V> {
     /// @param comparator the order
     /// @return this
     public WriteBack<K, V> ordered(Comparator<? super K> comparator) {
-        order = comparator;
+        order = Objects.requireNonNull(comparator, "comparator");
         return this;
     }
 }

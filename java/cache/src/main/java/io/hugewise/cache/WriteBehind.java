@@ -10,9 +10,11 @@ import java.util.Comparator;
 import java.util.Deque;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.LongAdder;
 import org.jspecify.annotations.Nullable;
 
 /// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order.
@@ -23,7 +25,7 @@ import org.jspecify.annotations.Nullable;
 /// the version that was written are marked as written.
 final class WriteBehind<K, V> {
     private static final long UNWRITTEN = 1;
-    private static final long REMOVAL = 2;
+    static final long REMOVAL = 2;
     private static final int VERSION_SHIFT = 2;
     private static final long FIRST_PAUSE_MILLIS = 5;
     private static final long LONGEST_PAUSE_MILLIS = 1000;
@@ -36,6 +38,8 @@ final class WriteBehind<K, V> {
     private final EntryCodec<K, V> codec;
     private final UnwrittenKeys keys = new UnwrittenKeys();
     private final EvictedChanges evicted = new EvictedChanges();
+    /// Entries that are removals.
+    private final LongAdder removals = new LongAdder();
     private final AtomicLong versions = new AtomicLong();
     /// Calls that change entries.
     private final Pins calls = new Pins();
@@ -123,10 +127,32 @@ final class WriteBehind<K, V> {
     /// The bytes of the unwritten value of a key whose entry was evicted; null if there is none.
     @Nullable MemorySegment evictedPayload(KeyBytes key) {
         Evicted change = evicted.isEmpty() ? null : evicted.get(key);
-        if (change == null || (change.state() & REMOVAL) != 0 || Clock.isPast(change.expiry(), store.clock.now())) {
+        if (change == null || change.isRemoval() || Clock.isPast(change.expiry(), store.clock.now())) {
             return null;
         }
         return change.payload();
+    }
+
+    /// Notes that a removal has an entry.
+    void removed() {
+        removals.increment();
+    }
+
+    /// Notes that an entry is being replaced or removed. The caller holds the lock of its stripe.
+    void left(long entry) {
+        if (isRemoval(entry)) {
+            removals.decrement();
+        }
+    }
+
+    /// Number of values that have no entry, less that of entries that are removals.
+    long entriesBeside() {
+        return evicted.values() - removals.sum();
+    }
+
+    /// Unwritten values that have no entry, by their keys' bytes.
+    Map<KeyBytes, MemorySegment> evictedPayloads() {
+        return evicted.payloads(change -> !Clock.isPast(change.expiry(), store.clock.now()));
     }
 
     /// Waits until the store has the last change of a key.

@@ -6,16 +6,16 @@ import io.hugewise.memory.Backing;
 import io.hugewise.memory.HugeAllocator;
 import io.hugewise.memory.HugeArena;
 import io.hugewise.memory.HugeOptions;
+import java.io.File;
 import java.lang.ref.WeakReference;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
 import jdk.jfr.Recording;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -24,6 +24,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /// Programs that end, and caches that are dropped, leave nothing.
 class RedeployTest {
     private static final int DEPLOYMENTS = 3;
+    private static final int DROPPED = 20;
     private static final long SECONDS = 60;
 
     private static HugeCacheBuilder<Long, byte[]> builder() {
@@ -120,41 +121,31 @@ class RedeployTest {
         }
     }
 
-    @Test
-    void cachesThatAreDroppedEndAndAreLogged() throws Exception {
-        List<String> messages = new ArrayList<>();
-        Logger logger = Logger.getLogger("io.hugewise.cache");
-        var handler = new Handler() {
-            @Override
-            public synchronized void publish(LogRecord record) {
-                messages.add(record.getMessage());
-            }
-
-            @Override
-            public void flush() {}
-
-            @Override
-            public void close() {}
-        };
-        logger.addHandler(handler);
-        logger.setUseParentHandlers(false);
-        try {
+    /// A program that drops caches.
+    static final class Dropping {
+        public static void main(String[] arguments) throws Exception {
             List<WeakReference<HugeCache<?, ?>>> caches = new ArrayList<>();
-            for (int i = 0; i < 20; i++) {
-                var cache = builder().memory(options -> options.only(Backing.base()).named("dropped")).build();
+            for (int i = 0; i < DROPPED; i++) {
+                var cache = builder().writeBack(WriteBack.to(_ -> {})).build();
                 cache.put(1L, new byte[100]);
                 caches.add(new WeakReference<>(cache));
             }
             isSoon(() -> caches.stream().allMatch(cache -> cache.get() == null));
-            isSoon(() -> {
-                synchronized (handler) {
-                    return messages.stream().filter(message -> message.contains("'dropped' was dropped without close()")).count() == 20;
-                }
-            });
-        } finally {
-            logger.removeHandler(handler);
-            logger.setUseParentHandlers(true);
+            isSoon(() -> Thread.getAllStackTraces().keySet().stream().noneMatch(thread -> thread.getName().startsWith("hugewise")));
+            isSoon(() -> Files.readString(Path.of("/proc/self/maps")).lines().noneMatch(line -> line.contains("hugewise")));
+            System.out.println("ended");
         }
+    }
+
+    @Test
+    void cachesThatAreDroppedEndAndAreLogged() throws Exception {
+        String path = System.getProperty("jdk.module.path", "") + File.pathSeparator + System.getProperty("java.class.path");
+        Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--enable-native-access=ALL-UNNAMED", "-Xmx256m", "-cp", path, Dropping.class.getName()).redirectErrorStream(true).start();
+        List<String> lines = process.inputReader().lines().toList();
+        assertThat(process.waitFor()).as(() -> String.join("\n", lines)).isZero();
+        assertThat(lines).filteredOn(line -> line.contains("the cache 'cache' was dropped without close()")).hasSize(DROPPED);
+        assertThat(lines).last().isEqualTo("ended");
     }
 
     @Test
