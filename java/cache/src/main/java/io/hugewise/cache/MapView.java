@@ -31,7 +31,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public int size() {
-        return (int) Math.clamp(objects.count(), 0, Integer.MAX_VALUE);
+        return Math.clamp(objects.count(), 0, Integer.MAX_VALUE);
     }
 
     @Override
@@ -47,6 +47,11 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
     @Override
     public boolean containsKey(@Nullable Object key) {
         return get(key) != null;
+    }
+
+    @Override
+    public boolean containsValue(@Nullable Object value) {
+        return super.containsValue(Objects.requireNonNull(value));
     }
 
     @Override
@@ -99,6 +104,7 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
 
     @Override
     public boolean replace(K key, V before, V after) {
+        Objects.requireNonNull(after);
         return objects.ifEqual(key, Objects.requireNonNull(before), isSame -> objects.put(key, after, null, isSame, objects.replaced));
     }
 

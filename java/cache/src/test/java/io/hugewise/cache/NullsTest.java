@@ -48,6 +48,7 @@ class NullsTest {
             case "int" -> 1;
             case "boolean" -> true;
             case "java.time.Duration" -> Duration.ofHours(1);
+            case "io.hugewise.cache.WriteBack" -> WriteBack.to(_ -> {});
             default -> throw new IllegalArgumentException(type.getName());
         };
     }
