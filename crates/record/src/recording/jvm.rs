@@ -25,7 +25,7 @@ const MAX_TRIES: u32 = 50;
 /// Most JVMs that are asked at the same time: each takes a process of the recorder.
 const MAX_READERS: usize = 64;
 /// Longest wait for the JVMs at the end of a recording.
-const END_LIMIT: Duration = Duration::from_millis(900);
+const END_LIMIT: Duration = Duration::from_millis(600);
 /// Interval of the checks for their last messages.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 

@@ -41,7 +41,7 @@ const HEAP_SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait for the recording to write its journal.
 const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
 /// Longest conversation at the end of a recording, which must end soon.
-const END_LIMIT: Duration = Duration::from_millis(700);
+const END_LIMIT: Duration = Duration::from_millis(400);
 /// Longest conversation of a `restore`.
 const RESTORE_LIMIT: Duration = Duration::from_secs(3);
 /// Why there is no log.
