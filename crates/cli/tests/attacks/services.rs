@@ -76,7 +76,7 @@ fn restarted(place: &Place, unit: &str) -> TestResult {
     let by_user = format!("loaded by uid {USER}");
     wait_until("the service has started its JVM", || Ok(fs::read_to_string(&proof)?.contains(&by_user)))?;
     fs::write(&proof, "")?;
-    let inner = hugewise(&["run", "--unit", UNIT, "--backing", "thp", "--within", "5"]);
+    let inner = hugewise(&["run", "--unit", UNIT, "--backing", "thp", "--within", "30"]);
     let ran = ends_within(AT_ONCE * 4, &mut booted.inside(&inner))?;
     let loaded = fs::read_to_string(&proof)?;
     let settings = booted.systemctl(&["show", "-p", "Environment", "-p", "EnvironmentFiles", UNIT])?;
@@ -129,7 +129,7 @@ fn sleeping(more: &str) -> Result<(String, TempDir), Box<dyn Error>> {
 fn run_unit(booted: &Systemd) -> Result<EndedProcess, Box<dyn Error>> {
     booted.systemctl(&["start", UNIT])?;
     thread::sleep(Duration::from_secs(1));
-    let inner = hugewise(&["run", "--unit", UNIT, "--backing", "thp", "--within", "5"]);
+    let inner = hugewise(&["run", "--unit", UNIT, "--backing", "thp", "--within", "30"]);
     ends_within(AT_ONCE * 4, &mut booted.inside(&inner))
 }
 
@@ -137,8 +137,13 @@ fn line_feeds() -> TestResult {
     let (unit, _classes) = sleeping("Environment=\"JAVA_TOOL_OPTIONS='-Dkept=a\\nINJECTED=1\\n\\\"x'\"")?;
     let booted = Systemd::boot(UNIT, &unit)?;
     let ran = run_unit(&booted)?;
-    let pid = booted.systemctl(&["show", "--property=MainPID", "--value", UNIT])?;
-    let variables = booted.output("cat", &[&format!("/proc/{}/environ", pid.trim())])?;
+    let mut pid = String::new();
+    wait_until("the service runs", || {
+        pid = booted.systemctl(&["show", "--property=MainPID", "--value", UNIT])?.trim().to_owned();
+        Ok(pid != "0")
+    })
+    .map_err(|error| format!("{error}: {ran:#?}"))?;
+    let variables = booted.output("cat", &[&format!("/proc/{pid}/environ")])?;
     let options = variables.split('\0').find_map(|variable| variable.strip_prefix("JAVA_TOOL_OPTIONS="));
     let is_kept = options.is_some_and(|options| options.starts_with("'-Dkept=a\nINJECTED=1\n\"x'"));
     if !is_kept || variables.split('\0').any(|variable| variable.starts_with("INJECTED")) {

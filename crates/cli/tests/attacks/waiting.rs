@@ -59,7 +59,7 @@ pub fn recording(place: &Place, pid: &str) -> Result<Running, Box<dyn Error>> {
 
 /// Records `pid` until the end of the time, an interrupt, and SIGKILL with `restore` after it.
 pub fn recorded_in_time(place: &Place, pid: &str) -> TestResult {
-    let (before, file) = (fs::read_to_string(DELAYS)?, place.text("timed"));
+    let (before, file) = (fs::read_to_string(DELAYS)?, place.text(&format!("timed-{pid}")));
     within(AT_ONCE, &["record", "--seconds", "1", "-o", &file, pid])?.ended_with(0)?;
     let signals: &[&str] = if is_full() { &["INT", "TERM"] } else { &["INT"] };
     for signal in signals {
