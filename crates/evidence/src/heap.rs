@@ -39,7 +39,7 @@ pub fn pages(root: &Root, thp: Option<PageSize>, pid: u32, vmas: &[Vma], heap: &
 /// Present bytes of the heap, and those of them that huge page table entries map. It reads the page
 /// table only, which is the cheapest sample. `None` before Linux 6.7, and if the process may not be read.
 pub fn scan(root: &Root, pid: u32, heap: &Heap) -> Option<PresentBytes> {
-    let pagemap = root.open(format!("proc/{pid}/pagemap")).ok()?;
+    let pagemap = root.open_patiently(format!("proc/{pid}/pagemap")).ok()?;
     views::present_once(&pagemap, &maps(root, pid)?, &heap.ranges).ok()
 }
 

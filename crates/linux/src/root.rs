@@ -11,7 +11,10 @@ use std::{
 
 use crate::{
     capture::Capture,
-    sys::file::{self, in_root, patient},
+    sys::file::{
+        self, in_root,
+        patient::{self, PatientFile},
+    },
 };
 
 /// The folder in place of `/`.
@@ -149,10 +152,19 @@ impl Root {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
         let path = path.as_ref();
         let opened = match self.is_live() {
-            true => patient::check(&self.path(path)).and_then(|()| file::open(&self.path(path))),
+            true => file::open(&self.path(path)),
             false => in_root::open(&self.dir, path),
         };
         opened.map_err(|source| self.failed(path, source))
+    }
+
+    /// Like [`Root::open`], for a file whose reads may wait for the lock of the address space of a process.
+    pub fn open_patiently(&self, path: impl AsRef<Path>) -> Result<PatientFile, ReadError> {
+        let path = path.as_ref();
+        match self.is_live() {
+            true => PatientFile::open(&self.path(path)).map_err(|source| self.failed(path, source)),
+            false => self.open(path).map(PatientFile::from),
+        }
     }
 
     /// At most `length` bytes from the beginning of a file; not recorded.

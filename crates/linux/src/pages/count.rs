@@ -1,6 +1,6 @@
 //! Counts the pages of a mapping, or of a part of it, by size.
 
-use std::{collections::BTreeMap, fs::File, ops::Range};
+use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     coverage::{Coverage, add_bytes},
@@ -9,7 +9,10 @@ use super::{
 use crate::{
     proc::smaps::Vma,
     root::Root,
-    sys::pagemap::{self, PresentBytes},
+    sys::{
+        file::patient::PatientFile,
+        pagemap::{self, PresentBytes},
+    },
     units::{Bytes, PageSize},
 };
 
@@ -96,7 +99,7 @@ fn subtract_from<'a>(counts: impl Iterator<Item = &'a mut Bytes>, amount: Bytes)
 /// Counts mappings of one process.
 pub struct PageCounter {
     /// `None` if it cannot be read.
-    pagemap: Option<File>,
+    pagemap: Option<PatientFile>,
     /// Number of mappings whose parts this kernel cannot count separately: each is counted with its first
     /// part.
     pub unsplit: usize,
@@ -104,7 +107,7 @@ pub struct PageCounter {
 
 impl PageCounter {
     pub fn of(root: &Root, pid: u32) -> PageCounter {
-        PageCounter { pagemap: root.open(format!("proc/{pid}/pagemap")).ok(), unsplit: 0 }
+        PageCounter { pagemap: root.open_patiently(format!("proc/{pid}/pagemap")).ok(), unsplit: 0 }
     }
 
     /// Counts the overlap of `vma` and `part`. `pieces` are folios sorted by address, empty if they were not
@@ -171,7 +174,8 @@ impl PageCounter {
     fn scan(&self, addresses: &Range<u64>) -> Option<PresentBytes> {
         let pagemap = self.pagemap.as_ref()?;
         let mut scan = PresentBytes::default();
-        for mapped in pagemap::present(pagemap, addresses.clone()).ok()? {
+        let addresses = addresses.clone();
+        for mapped in pagemap.with(move |file| pagemap::present(file, addresses)).ok()? {
             let bytes = Bytes(mapped.addresses.end - mapped.addresses.start);
             scan.present += bytes;
             if mapped.huge {

@@ -16,8 +16,8 @@ use crate::{
     native_endian::u64_at,
     proc::smaps::VmaRange,
     reading::Reason,
-    root::Root,
-    sys::pagemap,
+    root::{ReadError, Root},
+    sys::{file::patient::PatientFile, pagemap},
     units::{Bytes, PageSize},
 };
 
@@ -70,15 +70,13 @@ pub fn read(
     sizes: &PageSizes,
     wanted: FolioSelection,
 ) -> Result<Vec<FolioRange>, Reason> {
-    let open = |path: &str| {
-        root.open(path).map_err(|error| {
-            let need = if error.is_denied() { "folio sizes need CAP_SYS_ADMIN: " } else { "" };
-            Reason::new(format!("{need}{error}"))
-        })
+    let failed = |error: ReadError| {
+        let need = if error.is_denied() { "folio sizes need CAP_SYS_ADMIN: " } else { "" };
+        Reason::new(format!("{need}{error}"))
     };
-    let flags = open(KPAGEFLAGS)?;
+    let flags = root.open(KPAGEFLAGS).map_err(failed)?;
     let pagemap_path = format!("proc/{pid}/pagemap");
-    let pagemap = open(&pagemap_path)?;
+    let pagemap = root.open_patiently(&pagemap_path).map_err(failed)?;
     let smallest = thp::smallest_anonymous_folio(root);
     let pages = |size: PageSize| 1u64 << size.log2().saturating_sub(sizes.base.log2());
     let mappings = places.filter_map(|place| {
@@ -103,7 +101,8 @@ pub fn read(
             small.push(addresses.clone());
             continue;
         }
-        let present = pagemap::present_by_base_entries(&pagemap, addresses.clone());
+        let large = addresses.clone();
+        let present = pagemap.with(move |file| pagemap::present_by_base_entries(file, large));
         let present = present.map_err(|error| match error.raw_os_error() {
             Some(libc::ENOTTY) => {
                 Reason::new("folio sizes need a kernel that knows PAGEMAP_SCAN (Linux 6.7)")
@@ -150,7 +149,7 @@ impl Run {
 }
 
 struct Reader<'a> {
-    pagemap: File,
+    pagemap: PatientFile,
     flags: File,
     base: PageSize,
     mappings: &'a [Mapping],
@@ -188,9 +187,13 @@ impl Reader<'_> {
             next = if end > border { Some(border..end) } else { small.next() };
             let from = first.start;
             words.resize((end.min(border) - from) as usize * 8, 0);
-            let got =
-                movable_blocks::fill(&mut words, |rest, got| self.pagemap.read_at(rest, from * 8 + got))
-                    .map_err(|error| Reason::new(format!("/proc/PID/pagemap could not be read: {error}")))?;
+            let filled = self.pagemap.with(move |file| {
+                let got = movable_blocks::fill(&mut words, |rest, got| file.read_at(rest, from * 8 + got))?;
+                Ok((words, got))
+            });
+            let got;
+            (words, got) = filled
+                .map_err(|error| Reason::new(format!("/proc/PID/pagemap could not be read: {error}")))?;
             for page in inside.into_iter().flatten() {
                 let word = word(&words[..got], (page - from) as usize);
                 if word & PRESENT == 0 {

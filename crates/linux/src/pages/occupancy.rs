@@ -1,11 +1,11 @@
 //! Occupancy of aligned ranges of the size of a huge page.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
+use std::{io, ops::Range, os::unix::fs::FileExt};
 
 use super::frames::PRESENT;
 use crate::{
     root::Root,
-    sys::pagemap,
+    sys::{file::patient::PatientFile, pagemap},
     units::{Bytes, PageSize},
 };
 
@@ -23,7 +23,7 @@ pub struct Slot {
 /// The page table of a process, open for scans.
 #[derive(Debug)]
 pub struct Occupancy {
-    pagemap: File,
+    pagemap: PatientFile,
     base: PageSize,
     size: PageSize,
 }
@@ -32,7 +32,7 @@ impl Occupancy {
     /// Opens the page table of process `pid`, for huge pages of `size`. EACCES without the privilege to trace
     /// it.
     pub fn open(root: &Root, pid: u32, base: PageSize, size: PageSize) -> io::Result<Occupancy> {
-        let pagemap = root.open(format!("proc/{pid}/pagemap"))?;
+        let pagemap = root.open_patiently(format!("proc/{pid}/pagemap"))?;
         Ok(Occupancy { pagemap, base, size })
     }
 
@@ -42,7 +42,8 @@ impl Occupancy {
         if whole.is_empty() {
             return Ok(Vec::new());
         }
-        match pagemap::present(&self.pagemap, whole.clone()) {
+        let addresses = whole.clone();
+        match self.pagemap.with(move |file| pagemap::present(file, addresses)) {
             Ok(mapped) => {
                 let mut slots = Slots::new(self.size);
                 mapped.into_iter().for_each(|mapped| slots.add(&mapped.addresses, mapped.huge));
@@ -56,7 +57,8 @@ impl Occupancy {
 
     /// The bytes in `addresses` on base pages that are the kernel's zero page. ENOTTY before Linux 6.7.
     pub fn on_zero_page(&self, addresses: &Range<u64>) -> io::Result<Bytes> {
-        pagemap::on_zero_page(&self.pagemap, addresses.clone())
+        let addresses = addresses.clone();
+        self.pagemap.with(move |file| pagemap::on_zero_page(file, addresses))
     }
 
     /// Reads a word per base page, for kernels before 6.7.
@@ -65,7 +67,10 @@ impl Occupancy {
         let mut slots = Slots::new(self.size);
         let mut bytes = vec![0u8; (page / base) as usize * 8];
         for start in (whole.start..whole.end).step_by(page as usize) {
-            self.pagemap.read_exact_at(&mut bytes, start / base * 8)?;
+            bytes = self.pagemap.with(move |file| {
+                file.read_exact_at(&mut bytes, start / base * 8)?;
+                Ok(bytes)
+            })?;
             for (n, word) in bytes.chunks_exact(8).enumerate() {
                 let word = word.try_into().map_or(0, u64::from_ne_bytes);
                 if word & PRESENT != 0 {

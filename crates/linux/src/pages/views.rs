@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
     io,
     ops::Range,
 };
@@ -10,7 +9,10 @@ use std::{
 use crate::{
     proc::smaps::Vma,
     root::Root,
-    sys::pagemap::{self, MappedRange, PresentBytes},
+    sys::{
+        file::patient::PatientFile,
+        pagemap::{self, MappedRange, PresentBytes},
+    },
     units::Bytes,
 };
 
@@ -39,7 +41,7 @@ pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Views {
     let mut views = Views::new();
     let mut pagemap = None;
     for indices in by_file.into_values().filter(|indices| any_overlap(indices, vmas)) {
-        let pagemap = pagemap.get_or_insert_with(|| root.open(format!("proc/{pid}/pagemap")).ok());
+        let pagemap = pagemap.get_or_insert_with(|| root.open_patiently(format!("proc/{pid}/pagemap")).ok());
         let mut seen = CountedOffsets::default();
         for index in indices {
             let vma = &vmas[index];
@@ -68,7 +70,7 @@ impl SharedByProcesses {
     /// mappings of memory that the process itself maps before are left out.
     pub fn add(&mut self, root: &Root, pid: u32, vmas: &[Vma]) -> Views {
         let own = find(root, pid, vmas);
-        let pagemap = root.open(format!("proc/{pid}/pagemap")).ok();
+        let pagemap = root.open_patiently(format!("proc/{pid}/pagemap")).ok();
         let mut views = Views::new();
         for (index, vma) in vmas.iter().enumerate() {
             let resident = vma.rss + vma.hugetlb;
@@ -132,8 +134,9 @@ fn offsets(vma: &Vma) -> Range<u64> {
 
 /// The present offsets. If the page table cannot be scanned, the first offsets, as many as smaps counts: all
 /// views of a heap have their pages at the same offsets.
-fn present(pagemap: Option<&File>, vma: &Vma) -> Vec<MappedRange> {
-    match pagemap.and_then(|pagemap| pagemap::present(pagemap, vma.addresses.clone()).ok()) {
+fn present(pagemap: Option<&PatientFile>, vma: &Vma) -> Vec<MappedRange> {
+    let addresses = vma.addresses.clone();
+    match pagemap.and_then(|pagemap| pagemap.with(move |file| pagemap::present(file, addresses)).ok()) {
         Some(mapped) => mapped.into_iter().map(|mapped| in_file(mapped, vma)).collect(),
         None => {
             let addresses = vma.offset..vma.offset.saturating_add((vma.rss + vma.hugetlb).0);
@@ -151,14 +154,18 @@ fn in_file(mapped: MappedRange, vma: &Vma) -> MappedRange {
 /// The present bytes of address ranges, from the page table only. Memory that is mapped several times is
 /// counted once, at its first mapping. Of `vmas`, the mappings of the process, only addresses, files and
 /// permissions are used. Fails like [`pagemap::scan`].
-pub fn present_once(pagemap: &File, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<PresentBytes> {
+pub fn present_once(
+    pagemap: &PatientFile,
+    vmas: &[Vma],
+    ranges: &[Range<u64>],
+) -> io::Result<PresentBytes> {
     let mut files: BTreeMap<((u64, u64), u64), CountedOffsets> = BTreeMap::new();
     let mut scan = PresentBytes::default();
     for range in ranges {
         let first = vmas.partition_point(|vma| vma.addresses.end <= range.start);
         for vma in vmas[first..].iter().take_while(|vma| vma.addresses.start < range.end) {
             let inside = vma.addresses.start.max(range.start)..vma.addresses.end.min(range.end);
-            for mapped in pagemap::present(pagemap, inside)? {
+            for mapped in pagemap.with(move |file| pagemap::present(file, inside))? {
                 let mut bytes = mapped.addresses.end - mapped.addresses.start;
                 if vma.inode != 0 && vma.permissions.ends_with('s') {
                     let seen = files.entry((vma.device, vma.inode)).or_default();

@@ -5,8 +5,8 @@
 mod parser;
 
 use std::{
-    fs::File,
     io::{self, Read},
+    mem,
     ops::Range,
     sync::mpsc,
     thread,
@@ -15,6 +15,7 @@ use std::{
 use crate::{
     pages::coverage::{Coverage, add_bytes},
     root::{ReadError, Root},
+    sys::file::patient::PatientFile,
     units::{Bytes, PageSize},
 };
 
@@ -172,22 +173,27 @@ impl From<&Vma> for VmaRange {
 struct Smaps<'a> {
     root: &'a Root,
     path: String,
-    file: File,
+    file: PatientFile,
 }
 
 impl Smaps<'_> {
     fn open<'a>(root: &'a Root, pid: &str) -> Result<Smaps<'a>, ReadError> {
         let path = format!("proc/{pid}/smaps");
-        Ok(Smaps { root, file: root.open(&path)?, path })
+        Ok(Smaps { root, file: root.open_patiently(&path)?, path })
     }
 
     /// Replaces `piece` by the next piece of the file; empty at the end.
     fn fill(&self, piece: &mut Vec<u8>) -> Result<(), ReadError> {
-        piece.clear();
+        let mut empty = mem::take(piece);
+        empty.clear();
         // A program without memory gets an error: a failed allocation would end it.
-        let reserved = piece.try_reserve(PIECE_BYTES);
+        let reserved = empty.try_reserve(PIECE_BYTES);
         reserved.map_err(|_| self.failed(io::ErrorKind::OutOfMemory.into()))?;
-        (&self.file).take(PIECE_BYTES as u64).read_to_end(piece).map_err(|source| self.failed(source))?;
+        let filled = self.file.with(move |file| {
+            file.take(PIECE_BYTES as u64).read_to_end(&mut empty)?;
+            Ok(empty)
+        });
+        *piece = filled.map_err(|source| self.failed(source))?;
         Ok(())
     }
 
