@@ -21,6 +21,8 @@ pub enum RefusalReason {
     NoProcess,
     /// ENOSYS: the call is blocked.
     NoSuchCall,
+    /// ETIMEDOUT, of the call in a child process: the process holds its address space.
+    NoAnswer,
     /// Any other error number.
     Other(i32),
     /// The work ended before its turn.
@@ -40,6 +42,7 @@ impl RefusalReason {
             16 => RefusalReason::GroupLimit,
             22 => RefusalReason::Unsuitable,
             38 => RefusalReason::NoSuchCall,
+            110 => RefusalReason::NoAnswer,
             other => RefusalReason::Other(other),
         }
     }
@@ -66,6 +69,10 @@ impl RefusalReason {
             RefusalReason::NoProcess => "ESRCH: the process has ended",
             RefusalReason::NoSuchCall => {
                 "ENOSYS: process_madvise is blocked, for example by the seccomp filter of a container"
+            }
+            RefusalReason::NoAnswer => {
+                "the call did not end: the process holds its address space, for example for a file system that \
+                 hangs"
             }
             RefusalReason::Other(number) => return io::Error::from_raw_os_error(number).to_string(),
             RefusalReason::NotTried => "not tried: the work ended early",
