@@ -154,11 +154,7 @@ fn in_file(mapped: MappedRange, vma: &Vma) -> MappedRange {
 /// The present bytes of address ranges, from the page table only. Memory that is mapped several times is
 /// counted once, at its first mapping. Of `vmas`, the mappings of the process, only addresses, files and
 /// permissions are used. Fails like [`pagemap::scan`].
-pub fn present_once(
-    pagemap: &PatientFile,
-    vmas: &[Vma],
-    ranges: &[Range<u64>],
-) -> io::Result<PresentBytes> {
+pub fn present_once(pagemap: &PatientFile, vmas: &[Vma], ranges: &[Range<u64>]) -> io::Result<PresentBytes> {
     let mut files: BTreeMap<((u64, u64), u64), CountedOffsets> = BTreeMap::new();
     let mut scan = PresentBytes::default();
     for range in ranges {

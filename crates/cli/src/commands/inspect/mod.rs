@@ -21,6 +21,7 @@ use hugewise_linux::{
     proc::process::{self, Obstacle, ProcessError},
     reading::Reason,
     root::Root,
+    sys::file::patient,
 };
 
 use crate::{
@@ -161,21 +162,23 @@ fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result
     let machine = MachineState::read(root)?;
     let group = inspect.cgroup.iter().map(|path| ProcessArgument::Group(GroupName::Path(path.clone())));
     let arguments: Vec<ProcessArgument> = inspect.processes.iter().cloned().chain(group).collect();
-    let mut pids = if inspect.all { process::all(root)? } else { Vec::new() };
-    for argument in &arguments {
-        pids.extend(argument.processes(root)?);
-    }
-    let options = Options { attach: inspect.attach, full: inspect.full, ..Options::default() };
-    let mut shared = SharedMemory::default();
-    let mut reported = |pid| match inspect.all {
-        true => evidence::inspect_totals(root, &machine, pid),
-        false => evidence::inspect(root, &machine, pid, options, &mut shared),
+    let samples = if inspect.all {
+        totals(root, &machine)?
+    } else {
+        let mut pids = Vec::new();
+        for argument in &arguments {
+            pids.extend(argument.processes(root)?);
+        }
+        let options = Options { attach: inspect.attach, full: inspect.full, ..Options::default() };
+        let mut shared = SharedMemory::default();
+        let sampled = |pid| (pid, evidence::inspect(root, &machine, pid, options, &mut shared));
+        pids.into_iter().map(sampled).collect()
     };
     // Processes that were not named on the command line and have no memory or have ended are not failures.
     let is_named = |pid| arguments.contains(&ProcessArgument::Process(pid));
     let (mut found, mut failed): (Vec<Inspected>, Vec<Failed>) = (Vec::new(), Vec::new());
-    for pid in pids {
-        match reported(pid) {
+    for (pid, sample) in samples {
+        match sample {
             Ok(inspected) => found.push(inspected),
             Err(ProcessError { obstacle, .. }) if !is_named(pid) && has_nothing(obstacle) => {}
             Err(why) => failed.push(Failed::new(pid, why)),
@@ -200,6 +203,15 @@ fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result
         (false, false) => text::text(&found, &failed, &machine, inspect.full, terminal)?,
     };
     Ok(SampleOutput { text, reported, failed: counted })
+}
+
+/// The sums of all processes.
+fn totals(
+    root: &Root,
+    machine: &MachineState,
+) -> anyhow::Result<Vec<(u32, Result<Inspected, ProcessError>)>> {
+    let (pids, root, machine) = (process::all(root)?, root.clone(), machine.clone());
+    Ok(patient::each(pids, move |pid| (*pid, evidence::inspect_totals(&root, &machine, *pid))))
 }
 
 fn has_nothing(obstacle: Obstacle) -> bool {

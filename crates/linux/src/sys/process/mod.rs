@@ -19,7 +19,7 @@ use std::{
 use libc::c_int;
 
 pub use self::program::Program;
-use super::{checked, pidfd, wait_readable};
+use super::{checked, file::patient::cpu_of_readings, pidfd, wait_readable};
 use crate::units::Bytes;
 
 /// Longest wait for a process that was killed: one in an uninterruptible wait ends later, or never.
@@ -252,9 +252,9 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The CPU time of the calling thread since its start.
+/// The CPU time of the calling thread since its start, with the readings that other threads did for it.
 pub fn thread_cpu() -> Duration {
-    Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID))
+    Duration::from_nanos(clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)) + cpu_of_readings()
 }
 
 /// The largest resident set of this process so far.

@@ -2,7 +2,9 @@
 //!
 //! A process can hold that lock for ever, for example while a mapping waits for a file system that never answers. Then a
 //! read of its command line or of its mappings waits, too, until SIGKILL. It is done in a thread that is abandoned at the
-//! end of its time, and ends with this process.
+//! end of its time, and ends with this process. For readings of many processes, see [`each`].
+
+mod threads;
 
 use std::{
     collections::BTreeSet,
@@ -12,14 +14,15 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, RecvTimeoutError, Sender},
     },
-    thread,
     time::{Duration, Instant},
 };
 
+pub(crate) use threads::cpu_of_readings;
+pub use threads::each;
+
 use super::read as read_at_once;
-use crate::sys::aside::Deadline;
+use threads::{Limits, within};
 
 /// Files that are read under the lock, each with the longest time of a reading: those of large processes take seconds.
 const FILES: [(&str, Duration); 8] = [
@@ -39,19 +42,8 @@ const NEXT_LIMIT: Duration = Duration::from_millis(50);
 /// Number of these processes; readings of no more than [`MAX_STUCK`] of them are tried.
 const STUCK_FOR_NEXT_LIMIT: usize = 4;
 const MAX_STUCK: usize = 64;
-/// Interval of the checks for a signal.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time in which a process that has answered is not asked again whether it answers.
 const ANSWERS_FOR: Duration = Duration::from_millis(100);
-
-type Job = Box<dyn FnOnce() + Send>;
-
-/// The thread that reads.
-struct Reader {
-    /// The process of the thread: a child of this one has none.
-    owner: u32,
-    jobs: Sender<Job>,
-}
 
 /// What is known of the processes that were read.
 struct Processes {
@@ -61,7 +53,6 @@ struct Processes {
     answered: Option<(String, Instant)>,
 }
 
-static READER: Mutex<Option<Reader>> = Mutex::new(None);
 static PROCESSES: Mutex<Processes> = Mutex::new(Processes { stuck: BTreeSet::new(), answered: None });
 
 /// The longest reading of the file `path` of the machine, and its process; `None` if reading it does not wait.
@@ -131,8 +122,8 @@ fn under_lock<T: Send + 'static>(
     let needs_answer = time > answer_limit && !answers;
     let answered = Arc::new(AtomicBool::new(!needs_answer));
     let asked = needs_answer.then(|| (Path::new("/proc").join(&pid).join("cmdline"), Arc::clone(&answered)));
-    let limits = Limits { until_answer: time.min(answer_limit), whole: time, answered };
-    let done = within(&limits, move || {
+    let limits = Limits::new(time.min(answer_limit), time, answered);
+    let done = within(&pid, &limits, move || {
         if let Some((line, answered)) = asked {
             // A longer line, and an error, are an answer, too.
             let _ = read_at_once(&line, 0);
@@ -140,17 +131,21 @@ fn under_lock<T: Send + 'static>(
         }
         work()
     });
-    let mut processes = locked(&PROCESSES);
     match done {
         Some(result) => {
-            processes.answered = Some((pid, Instant::now()));
+            locked(&PROCESSES).answered = Some((pid, Instant::now()));
             result
         }
         None => {
-            processes.stuck.insert(pid);
+            is_stuck(pid);
             Err(not_answered())
         }
     }
+}
+
+/// Counts a process that did not answer.
+fn is_stuck(pid: String) {
+    locked(&PROCESSES).stuck.insert(pid);
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -163,54 +158,8 @@ fn not_answered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, reason)
 }
 
-/// How long a thread is waited for.
-struct Limits {
-    /// As long as the process has not answered.
-    until_answer: Duration,
-    /// For all of the work.
-    whole: Duration,
-    answered: Arc<AtomicBool>,
-}
-
-/// The result of `work`, which another thread does; `None` if it is not done in time.
-fn within<T: Send + 'static>(limits: &Limits, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (answer, answers) = mpsc::sync_channel(1);
-    let job: Job = Box::new(move || drop(answer.send(work())));
-    let owner = std::process::id();
-    let free = locked(&READER).take().filter(|reader| reader.owner == owner);
-    let jobs = match free {
-        Some(Reader { jobs, .. }) => jobs,
-        None => started()?,
-    };
-    jobs.send(job).ok()?;
-    let (first, whole) = (Deadline::of_reading(limits.until_answer), Deadline::of_reading(limits.whole));
-    loop {
-        let deadline = if limits.answered.load(Ordering::Acquire) { &whole } else { &first };
-        let left = deadline.left();
-        // A wait without time still takes an answer that is there.
-        match answers.recv_timeout(left.as_ref().map_or(Duration::ZERO, |left| (*left).min(CHECK_INTERVAL))) {
-            Ok(answer) => {
-                *locked(&READER) = Some(Reader { owner, jobs });
-                return Some(answer);
-            }
-            Err(RecvTimeoutError::Timeout) if left.is_ok() => {}
-            // The thread is left to its wait.
-            Err(_) => return None,
-        }
-    }
-}
-
-/// Starts the thread; `None` if the system refuses one.
-fn started() -> Option<Sender<Job>> {
-    let (jobs, todo) = mpsc::channel::<Job>();
-    thread::Builder::new().name("reader".to_owned()).spawn(move || todo.iter().for_each(|job| job())).ok()?;
-    Some(jobs)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
@@ -224,21 +173,5 @@ mod tests {
         let own = format!("/proc/{}/cmdline", std::process::id());
         assert!(read(Path::new(&own), 1 << 20).is_ok_and(|line| !line.is_empty()));
         assert!(read(Path::new(&own), 1).is_err());
-    }
-
-    #[test]
-    fn a_reading_that_hangs_is_left() {
-        let begin = Instant::now();
-        let limits = |answered, until_answer, whole| Limits {
-            until_answer: Duration::from_millis(until_answer),
-            whole: Duration::from_millis(whole),
-            answered: Arc::new(AtomicBool::new(answered)),
-        };
-        let hang = || thread::sleep(Duration::from_secs(1000));
-        assert_eq!(within(&limits(false, 30, 1_000_000), hang), None);
-        assert_eq!(within(&limits(true, 1_000_000, 30), hang), None);
-        let long = limits(false, 30_000, 30_000);
-        assert_eq!((within(&long, || 7), within(&long, || 8)), (Some(7), Some(8)));
-        assert!(begin.elapsed() < Duration::from_secs(30));
     }
 }
