@@ -33,7 +33,10 @@ use std::{
 
 use libc::{c_int, c_uint, c_ulong};
 
-pub use self::channel::{Answers, Deadline, Message};
+pub use self::{
+    channel::{Answers, Deadline, Message},
+    reading::limit_readings,
+};
 use super::{checked, file};
 
 /// Children that did not answer and still exist, at most; they cost memory until they end, or this process does.

@@ -18,6 +18,7 @@ use clap::Args;
 use hugewise_jvm::regions::is_hotspot;
 use hugewise_linux::{
     hugepages::backing::Backing, interrupt::Interrupt, json, proc::process::Process, root::Root,
+    sys::aside::limit_readings,
 };
 use hugewise_measure::{
     analysis,
@@ -91,6 +92,8 @@ pub struct LiveOptions {
 /// Runs the comparison of a process.
 pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let options = &compare.live;
+    let max_time = compare.max_time.unwrap_or(DEFAULT_LIMIT);
+    limit_readings(max_time);
     let root = Root::live();
     let pid = process.process(&root)?;
     let command =
@@ -128,7 +131,7 @@ pub fn run(compare: &Compare, process: &ProcessArgument, terminal: &Terminal) ->
         clap::ValueEnum::to_possible_value(&region).map_or_else(String::new, |it| it.get_name().to_owned());
     let mut settings = LiveSettings {
         turn: options.turn,
-        max_time: compare.max_time.unwrap_or(DEFAULT_LIMIT),
+        max_time,
         pairs: compare.rounds,
         max_transition: options.max_transition,
         least_coverage: f64::from(compare.min_coverage) / 100.0,
