@@ -16,12 +16,14 @@ use super::{
     aside::{self, Answers, Aside, Deadline},
     checked, owned, wait_readable,
 };
-use crate::units::PageSize;
+use crate::{interrupt::Interrupt, units::PageSize};
 
 // Not in every supported C library; the numbers are from include/uapi.
 pub(super) const MADV_COLLAPSE: c_int = 25;
 /// Longest call: a process that holds its address space lets it wait for ever, and no signal ends that wait.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// The same after a signal, when the memory is put back as it was.
+const LAST_CALL_LIMIT: Duration = Duration::from_secs(5);
 /// Longest call without a range.
 const EMPTY_CALL_LIMIT: Duration = Duration::from_secs(1);
 const PIDFD_SIGNAL_PROCESS_GROUP: c_uint = 1 << 2;
@@ -155,11 +157,12 @@ fn call(aside: &mut Aside, range: &Range<u64>, advice: c_int) -> io::Result<i32>
     request[..8].copy_from_slice(&range.start.to_ne_bytes());
     request[8..16].copy_from_slice(&range.end.to_ne_bytes());
     request[16..].copy_from_slice(&advice.to_ne_bytes());
-    aside.send(&request, &Deadline::of_reading(CALL_LIMIT))?;
-    let answer = match aside.receive(size_of::<i32>(), &Deadline::of_reading(CALL_LIMIT)) {
-        // A signal: a call that the kernel answers soon is waited for.
+    let last = || Deadline::after(LAST_CALL_LIMIT, None);
+    aside.send(&request, &last())?;
+    let signal = Interrupt::of_handlers();
+    let answer = match aside.receive(size_of::<i32>(), &Deadline::after(CALL_LIMIT, signal)) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            aside.receive(size_of::<i32>(), &Deadline::of_reading(CALL_LIMIT))?
+            aside.receive(size_of::<i32>(), &last())?
         }
         answer => answer?,
     };
