@@ -193,7 +193,7 @@ impl Root {
     pub fn link(&self, path: impl AsRef<Path>) -> Result<PathBuf, ReadError> {
         let path = path.as_ref();
         let target = match self.is_live() {
-            true => file::link(&self.path(path)),
+            true => patient::link(&self.path(path)),
             false => in_root::link(&self.dir, path),
         };
         target.map_err(|source| self.failed(path, source))

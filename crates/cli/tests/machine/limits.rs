@@ -52,7 +52,7 @@ const COMMANDS: [(&str, u64); 9] = [
     ("restore", 0),
 ];
 /// The states of the process: [`Target`].
-const STATES: [&str; 15] = [
+const STATES: [&str; 16] = [
     "stopped",
     "frozen (v1)",
     "frozen (v2)",
@@ -66,6 +66,7 @@ const STATES: [&str; 15] = [
     "hung files",
     "hung library",
     "held",
+    "held by exec",
     "executes",
     "storm",
 ];
@@ -193,7 +194,9 @@ struct Target {
 
 impl Target {
     fn start(state: &str) -> Result<Target, Box<dyn Error>> {
-        if matches!(state, "hung files" | "hung library" | "held") && !Path::new("/dev/fuse").exists() {
+        if matches!(state, "hung files" | "hung library" | "held" | "held by exec")
+            && !Path::new("/dev/fuse").exists()
+        {
             return skip("no /dev/fuse");
         }
         let folder = tempfile::tempdir()?;

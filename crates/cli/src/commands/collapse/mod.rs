@@ -125,8 +125,9 @@ pub fn missing_rights(root: &Root, process: &Process) -> Option<String> {
     if capabilities.known().is_some_and(|capabilities| !capabilities.has(Capabilities::SYS_NICE)) {
         missing.push("CAP_SYS_NICE, for process_madvise on another process".to_owned());
     }
-    let denied =
-        |name: &str| root.open(format!("proc/{}/{name}", process.pid)).is_err_and(|error| error.is_denied());
+    let denied = |name: &str| {
+        root.open_patiently(format!("proc/{}/{name}", process.pid)).is_err_and(|error| error.is_denied())
+    };
     if denied("smaps") || denied("pagemap") {
         let user = process.uid.known().map_or_else(String::new, |uid| format!(" (uid {uid})"));
         missing.push(format!(

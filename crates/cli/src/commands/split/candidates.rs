@@ -157,7 +157,7 @@ fn left_out(vma: &Vma) -> Option<(Reason, Bytes)> {
 /// Reads /proc/PID/mem: process_vm_readv(2) pins what it reads, for which the kernel copies pages that a fork
 /// shares.
 pub fn estimate_zeros(root: &Root, pid: u32, pages: &[Candidate], base: PageSize) -> Reading<ZeroEstimate> {
-    let file = match root.open(format!("proc/{pid}/mem")) {
+    let file = match root.open_patiently(format!("proc/{pid}/mem")) {
         Ok(file) => file,
         Err(error) => return Reading::unknown(error.to_string()),
     };
@@ -165,9 +165,15 @@ pub fn estimate_zeros(root: &Root, pid: u32, pages: &[Candidate], base: PageSize
     let mut memory = Vec::new();
     for index in split::indices_to_read(pages.len(), MAX_PAGES_READ) {
         let Some(page) = pages.get(index) else { continue };
-        memory.resize((page.addresses.end - page.addresses.start) as usize, 0);
-        match file.read_exact_at(&mut memory, page.addresses.start) {
-            Ok(()) => {
+        let (mut buffer, addresses) = (std::mem::take(&mut memory), page.addresses.clone());
+        let filled = file.with(move |file| {
+            buffer.resize((addresses.end - addresses.start) as usize, 0);
+            file.read_exact_at(&mut buffer, addresses.start)?;
+            Ok(buffer)
+        });
+        match filled {
+            Ok(filled) => {
+                memory = filled;
                 zero += split::zero_filled(&memory, base);
                 read.0 += 1;
             }
