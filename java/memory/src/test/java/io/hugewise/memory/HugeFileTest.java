@@ -163,6 +163,24 @@ class HugeFileTest {
         assertThatThrownBy(() -> HugeFile.open(path, FORMAT)).isInstanceOf(HugeMemoryException.class).hasMessageContaining(why);
     }
 
+    /// A page that is missing and cannot be added would be an error of the JVM at its first use.
+    @Test
+    void aHoleInAFileOnAFullFileSystemIsAnException() throws Exception {
+        try (Mount _ = new Mount("tmpfs", "size=4m", folder)) {
+            Path path = folder.resolve("rows");
+            HugeFile.create(path, 2 * MIB, FORMAT).close();
+            assumeTrue(Machine.works("fallocate", "--punch-hole", "--offset", "8192", "--length", "1MiB", path.toString()), "needs fallocate");
+            HugeFile.open(path, FORMAT).close();
+            assertThat(Machine.works("fallocate", "--punch-hole", "--offset", "8192", "--length", "1MiB", path.toString())).isTrue();
+            assertThatThrownBy(() -> Files.write(folder.resolve("rest"), new byte[8 << 20])).isInstanceOf(IOException.class);
+            assertThatThrownBy(() -> HugeFile.open(path, FORMAT)).isInstanceOf(HugeMemoryException.class).hasMessageContaining("its file system is full");
+            Files.delete(folder.resolve("rest"));
+            try (HugeFile file = HugeFile.open(path, FORMAT)) {
+                assertThat(file.memory().get(JAVA_BYTE, 8192)).isZero();
+            }
+        }
+    }
+
     @Test
     void filesOfOthersAndLinksAreRefused() throws Exception {
         Path path = folder.resolve("rows");

@@ -18,7 +18,7 @@ class HugeCacheMetricsCompatibilityTest extends CacheMeterBinderCompatibilityKit
 
     @Override
     public CacheMeterBinder<HugeCache<String, String>> binder() {
-        return new HugeCacheMetrics<>(cache, "test", Tags.empty());
+        return new HugeCacheMetrics<>(cache, "mycache", Tags.empty());
     }
 
     @Override
