@@ -4,9 +4,11 @@
 ///
 /// The module calls `libhugewise`, which its jar contains. The JVM warns of native access, unless it is permitted with
 /// `--enable-native-access=io.hugewise.memory`, or `=ALL-UNNAMED` on the class path.
+@SuppressWarnings("module") // Of modules that are compiled later.
 module io.hugewise.memory {
     requires jdk.jfr;
     requires static transitive org.jspecify;
 
     exports io.hugewise.memory;
+    exports io.hugewise.memory.internal to io.hugewise.cache, io.hugewise.jcache;
 }

@@ -24,7 +24,7 @@ final class Admission {
 
     private final Segments segments;
     private final LiveEntries live;
-    private final Retired retired;
+    private final Emptying emptying;
     private final Sketch sketch;
     private final WindowSize target;
     private final Compaction compaction;
@@ -37,10 +37,10 @@ final class Admission {
     /// A main segment that was not beaten, and the ranks of its entries, which are good for some more segments of the window.
     private record Defender(int segment, Use use, long order, Ranking ranks) {}
 
-    Admission(Segments segments, LiveEntries live, Retired retired, Sketch sketch, WindowSize target, Compaction compaction, Log window, Log main) {
+    Admission(Segments segments, LiveEntries live, Emptying emptying, Sketch sketch, WindowSize target, Compaction compaction, Log window, Log main) {
         this.segments = segments;
         this.live = live;
-        this.retired = retired;
+        this.emptying = emptying;
         this.sketch = sketch;
         this.target = target;
         this.compaction = compaction;
@@ -58,7 +58,7 @@ final class Admission {
         Ranking known = takeDefender();
         int victims;
         if (known != null) {
-            victims = main.closed.take();
+            victims = emptying.take(main.closed);
             all.addMain(known);
         } else {
             victims = main.closed.isEmpty() ? NONE : takeMain(all);
@@ -74,7 +74,6 @@ final class Admission {
                 all.add(Rank.of(sketch.frequency(hash), false), entry);
             }
         });
-        retired.add(segment);
         if (victims != NONE) {
             boolean isBeaten = isBeaten(all);
             if (isBeaten && known != null) {
@@ -85,11 +84,16 @@ final class Admission {
             if (!isBeaten) {
                 defend(victims, all);
                 dropCandidates(all);
+                emptying.retire(segment);
                 return;
             }
-            retired.add(victims);
         }
         keep(all, segments.size);
+        // Not earlier: after an error, entries that are left stay where they are.
+        emptying.retire(segment);
+        if (victims != NONE) {
+            emptying.retire(victims);
+        }
     }
 
     /// Whether more entries of the window win than would if none of them had been requested before.
@@ -101,11 +105,11 @@ final class Admission {
     /// Returns a segment to the main log.
     private void defend(int segment, Ranking ranking) {
         if (++defences % Rank.MOST_DEFENCES == 0) {
-            main.closed.add(segment);
+            emptying.returnTo(main.closed, segment);
         } else {
-            main.closed.addFirst(segment);
             var ranks = new Ranking(segments);
             ranks.addMain(ranking);
+            emptying.returnFirst(main.closed, segment);
             defender = new Defender(segment, segments.manifest.use(segment), segments.manifest.order(segment), ranks);
         }
     }
@@ -125,13 +129,13 @@ final class Admission {
     private void competeInPlace(int segment, int victims, Ranking all) {
         rank(segment, false, all);
         if (victims != NONE) {
-            main.closed.add(victims);
+            emptying.returnTo(main.closed, victims);
         }
         boolean isBeaten = victims != NONE && !dropWorst(all);
         if (isBeaten) {
-            window.closed.addFirst(segment);
+            emptying.returnFirst(window.closed, segment);
         } else {
-            main.closed.add(segment);
+            emptying.returnTo(main.closed, segment);
         }
     }
 
@@ -148,15 +152,15 @@ final class Admission {
         Arrays.setAll(merged, _ -> takeMain(all));
         if (haveManyChunks(merged)) {
             for (int segment : merged) {
-                main.closed.add(segment);
+                emptying.returnTo(main.closed, segment);
             }
             dropWorst(all);
             return;
         }
-        for (int segment : merged) {
-            retired.add(segment);
-        }
         keep(all, merged.length == 1 ? segments.pool.field(merged[0], Segments.LIVE) / 2 : segments.size);
+        for (int segment : merged) {
+            emptying.retire(segment);
+        }
     }
 
     /// Takes the oldest segment of the main log that may be evicted, and adds its entries to a ranking.
@@ -164,14 +168,14 @@ final class Admission {
     /// @return its number
     private int takeMain(Ranking ranking) {
         for (int chances = Math.min(main.closed.size(), MOST_SECOND_CHANCES); ; chances--) {
-            int oldest = main.closed.take();
+            int oldest = emptying.take(main.closed);
             int before = ranking.size();
             int used = rank(oldest, true, ranking);
             if (chances == 0 || used <= MOST_USED * (ranking.size() - before)) {
                 return oldest;
             }
             ranking.cut(before);
-            main.closed.add(oldest);
+            emptying.returnTo(main.closed, oldest);
         }
     }
 

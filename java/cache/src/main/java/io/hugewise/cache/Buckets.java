@@ -55,17 +55,19 @@ final class Buckets {
 
     private void growTable() {
         int last = tableSegments;
+        // Before the segment is taken, which would be lost if there were no memory on the heap.
+        long[] longer = longer(table, last);
         long address = takeSegment(Use.TABLE, last);
         if (address != 0) {
-            table = with(table, last, address);
+            longer[last] = address;
+            table = longer;
             tableSegments = last + 1;
         }
     }
 
-    private static long[] with(long[] addresses, int place, long address) {
-        long[] longer = Arrays.copyOf(addresses, Math.max(place + 1, addresses.length));
-        longer[place] = address;
-        return longer;
+    /// A copy with room for an address at a place.
+    private static long[] longer(long[] addresses, int place) {
+        return Arrays.copyOf(addresses, Math.max(place + 1, addresses.length));
     }
 
     /// {@return the address of a segment with zeros, or 0 if no memory is free}
@@ -191,11 +193,13 @@ final class Buckets {
         }
         int last = overflowSegments;
         if (usedOverflow >>> shift == last) {
+            long[] longer = longer(overflow, last);
             long address = takeSegment(Use.OVERFLOW, last);
             if (address == 0) {
                 return 0;
             }
-            overflow = with(overflow, last, address);
+            longer[last] = address;
+            overflow = longer;
             overflowSegments = last + 1;
         }
         return IndexWord.link(usedOverflow++);

@@ -56,6 +56,7 @@ final class Chain {
         add(last, _ -> true);
         int own = linkCount;
         while (count > Buckets.SLOTS + (Buckets.SLOTS - 1) * linkCount) {
+            growLinks();
             long link = buckets.takeOverflow();
             if (link == 0) {
                 giveLinks(own);
@@ -142,8 +143,12 @@ final class Chain {
     }
 
     private void addLink(long link) {
-        links = linkCount == links.length ? Arrays.copyOf(links, 2 * linkCount) : links;
+        growLinks();
         links[linkCount++] = link;
+    }
+
+    private void growLinks() {
+        links = linkCount == links.length ? Arrays.copyOf(links, 2 * linkCount) : links;
     }
 
     /// Whether all links were valid, and the last overflow bucket has words, as [Index#remove] expects.

@@ -8,10 +8,12 @@ import java.util.BitSet;
 ///
 /// ```text
 /// ┌────────────────────┬─────────────────────┬────────────────────────────┬───────────┐
-/// │ a part of a value  │ hash of the key     │ number of the part         │ unused    │
+/// │ a part of a value  │ hash of the key     │ number of the part         │ next      │
 /// │                    │ 8 bytes             │ 4 bytes                    │ 4 bytes   │
 /// └────────────────────┴─────────────────────┴────────────────────────────┴───────────┘
 /// ```
+///
+/// `next` is a link of the list of [Retired], outside of use.
 ///
 /// The chunk with the lowest number is taken first, so the segments with the highest numbers become free.
 final class Chunks {
@@ -23,9 +25,9 @@ final class Chunks {
     final int size;
     private final Segments segments;
     /// Segments with free chunks. In those of other uses, the field [Segments#STATE] has a bit for each used chunk.
-    private final BitSet open = new BitSet();
+    private final BitSet open;
     /// Segments that are being emptied, of which no chunk is taken.
-    private final BitSet emptying = new BitSet();
+    private final BitSet emptying;
     /// Free chunks of open segments.
     private int free;
 
@@ -33,6 +35,9 @@ final class Chunks {
     Chunks(Segments segments) {
         this.segments = segments;
         this.size = size(segments.size);
+        // Of the full size: later, they take no memory of the heap.
+        this.open = new BitSet(segments.pool.count());
+        this.emptying = new BitSet(segments.pool.count());
         for (int segment : segments.withUse(Use.PART)) {
             if (used(segment) < PER_SEGMENT) {
                 open.set(segment);
@@ -87,6 +92,15 @@ final class Chunks {
     /// Number of the part of the value.
     int part(int chunk) {
         return Memory.getInt(trailer(chunk) + Long.BYTES);
+    }
+
+    /// The chunk after one that is not used any more in a list.
+    int next(int chunk) {
+        return Memory.getInt(trailer(chunk) + Long.BYTES + Integer.BYTES);
+    }
+
+    void setNext(int chunk, int next) {
+        Memory.setInt(trailer(chunk) + Long.BYTES + Integer.BYTES, next);
     }
 
     private long trailer(int chunk) {

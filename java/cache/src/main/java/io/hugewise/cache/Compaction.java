@@ -20,17 +20,19 @@ final class Compaction {
     private final Chunks chunks;
     private final LiveEntries live;
     private final Retired retired;
+    private final Emptying emptying;
     private final Log window;
     private final Log main;
     private long moved;
     /// Of these, by emptying segments with dead bytes, or with free chunks.
     private long compacted;
 
-    Compaction(Segments segments, Chunks chunks, LiveEntries live, Retired retired, Log window, Log main) {
+    Compaction(Segments segments, Chunks chunks, LiveEntries live, Retired retired, Emptying emptying, Log window, Log main) {
         this.segments = segments;
         this.chunks = chunks;
         this.live = live;
         this.retired = retired;
+        this.emptying = emptying;
         this.window = window;
         this.main = main;
     }
@@ -124,8 +126,7 @@ final class Compaction {
             return false;
         }
         int place = isSlackUsed ? deadPlace : sparsePlace;
-        int segment = from.get(place);
-        from.remove(place);
+        int segment = emptying.take(from, place);
         long before = moved;
         clean(segment);
         compacted += isSlackUsed ? moved - before : 0;
@@ -138,6 +139,6 @@ final class Compaction {
                 live.drop(entry, hash);
             }
         });
-        retired.add(segment);
+        emptying.retire(segment);
     }
 }

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.memory.internal.Stack;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.function.BiConsumer;
@@ -29,7 +30,9 @@ final class EntryCodec<K, V> {
         this.isCanonical = isSoon || values.isCanonical();
     }
 
+    /// Each operation on a key begins with it: the stack that it needs is claimed.
     byte[] bytes(K key) {
+        Stack.claim();
         byte[] bytes = new byte[keys.size(key)];
         keys.write(key, MemorySegment.ofArray(bytes));
         return bytes;

@@ -4,6 +4,7 @@ import io.hugewise.cache.Manifest.Figure;
 import io.hugewise.cache.Manifest.Use;
 import io.hugewise.cache.policy.WindowSize;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 
 /// Frees segments. New entries are in the log of the window, of which the oldest segment is the first to go if the window
 /// is large, and those that [Admission] chooses are in the main log. Before an entry is evicted, there is [Compaction].
@@ -24,6 +25,7 @@ final class Evictor {
     final Compaction compaction;
     private final WindowSize target;
     private final Admission admission;
+    private final Emptying emptying;
     private final Segments segments;
     private final Chunks chunks;
     private final Index index;
@@ -40,9 +42,10 @@ final class Evictor {
         this.window = new Log(segments, Use.WINDOW);
         this.main = new Log(segments, Use.MAIN);
         this.sketch = sketch;
-        this.compaction = new Compaction(segments, chunks, live, retired, window, main);
+        this.emptying = new Emptying(segments, retired);
+        this.compaction = new Compaction(segments, chunks, live, retired, emptying, window, main);
         this.target = new WindowSize(Double.longBitsToDouble(segments.manifest.figure(Figure.WINDOW_SHARE)));
-        this.admission = new Admission(segments, live, retired, sketch, target, compaction, window, main);
+        this.admission = new Admission(segments, live, emptying, sketch, target, compaction, window, main);
     }
 
     /// Writes to the manifest what it does not have yet, when no thread reads or writes any more.
@@ -98,7 +101,22 @@ final class Evictor {
     ///
     /// @return whether calling again may free more: not if nothing is left, or a read takes longer than the patience
     boolean evict() {
-        return (retired.count() > 0 || retireEntries()) && (retired.count() == 0 || retired.release());
+        return (retired.count() > 0 || safely(this::retireEntries)) && (retired.count() == 0 || retired.release());
+    }
+
+    /// Runs a task that takes segments from their logs. If an error is thrown, such as one of the heap's memory, the segments
+    /// are returned.
+    private boolean safely(BooleanSupplier task) {
+        boolean isDone = false;
+        try {
+            boolean result = task.getAsBoolean();
+            isDone = true;
+            return result;
+        } finally {
+            if (!isDone) {
+                emptying.returnAll(main.closed);
+            }
+        }
     }
 
     private boolean retireEntries() {
@@ -114,7 +132,7 @@ final class Evictor {
             return true;
         }
         if (!window.closed.isEmpty() && (main.closed.isEmpty() || isWindowLarge())) {
-            admission.compete(window.closed.take(), !isWindowLarge());
+            admission.compete(emptying.take(window.closed), !isWindowLarge());
         } else if (!main.closed.isEmpty()) {
             admission.shrinkMain();
         } else {
@@ -155,6 +173,10 @@ final class Evictor {
     ///
     /// @return whether there may be more
     boolean expire(int now) {
+        return safely(() -> expireSegments(now));
+    }
+
+    private boolean expireSegments(int now) {
         int left = EXPIRED_AT_ONCE;
         for (Log log : new Log[] {window, main}) {
             log.closeIfExpired(now);
@@ -162,8 +184,9 @@ final class Evictor {
             for (int place = 0; place < log.closed.size() && left > 0; place++) {
                 int segment = log.closed.get(place);
                 if (isExpired(segment, now)) {
-                    log.closed.remove(place--);
+                    emptying.take(log.closed, place--);
                     live.dropAll(segment, RemovalCause.EXPIRED);
+                    emptying.retire(segment);
                     left--;
                 }
             }
@@ -183,13 +206,20 @@ final class Evictor {
 
     /// Removes all entries.
     void clear() {
+        safely(this::dropEntries);
+        retired.release();
+    }
+
+    private boolean dropEntries() {
         for (Log log : new Log[] {window, main}) {
             log.close();
             log.collect();
             while (!log.closed.isEmpty()) {
-                live.dropAll(log.closed.take(), RemovalCause.EXPLICIT);
+                int segment = emptying.take(log.closed);
+                live.dropAll(segment, RemovalCause.EXPLICIT);
+                emptying.retire(segment);
             }
         }
-        retired.release();
+        return true;
     }
 }

@@ -3,7 +3,6 @@ package io.hugewise.cache;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
-import java.util.concurrent.atomic.LongAdder;
 import java.util.function.ToLongFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -82,7 +81,7 @@ final class HeapTable<V> {
     private final long maximumWeight;
     private final Object[] locks = new Object[LOCKS];
     private final AtomicLong weight = new AtomicLong();
-    private final LongAdder count = new LongAdder();
+    private final Counter count = new Counter();
     private volatile Doorkeeper doorkeeper = new Doorkeeper(LOCKS * WAYS / 2);
     private volatile Table<V> table = new Table<>(LOCKS);
 
@@ -210,7 +209,7 @@ final class HeapTable<V> {
             return false;
         }
         if (before == null) {
-            count.increment();
+            count.add(1);
         } else {
             weight.addAndGet(-before.weight);
         }
@@ -244,7 +243,7 @@ final class HeapTable<V> {
                 if (node != null && node.hash == hash) {
                     current.set(slot, null);
                     weight.addAndGet(-node.weight);
-                    count.decrement();
+                    count.add(-1);
                 }
             }
         }

@@ -3,7 +3,6 @@ package io.hugewise.cache;
 import io.hugewise.cache.Manifest.Figure;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicIntegerArray;
-import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntConsumer;
@@ -28,7 +27,7 @@ final class Index {
     private final Buckets buckets;
     private final ReentrantLock[] locks = new ReentrantLock[STRIPES];
     private final AtomicIntegerArray versions = new AtomicIntegerArray(STRIPES);
-    private final LongAdder count = new LongAdder();
+    private final Counter count = new Counter();
     private final ReentrantLock growing = new ReentrantLock();
     /// Of the bucket that is split or merged, by the holder of [#growing].
     private final Chain chain;
@@ -278,7 +277,7 @@ final class Index {
         if (!put(buckets.of(hash), word(entry, hash))) {
             return false;
         }
-        count.increment();
+        count.add(1);
         return true;
     }
 
@@ -312,7 +311,7 @@ final class Index {
     /// Removes a word, and fills its place from the last overflow bucket.
     void remove(long at, long hash) {
         int stripe = stripe(hash);
-        count.decrement();
+        count.add(-1);
         long before = 0;
         long bucket = buckets.of(hash);
         long last = Memory.word(Buckets.last(bucket));

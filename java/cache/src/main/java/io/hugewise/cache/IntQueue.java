@@ -1,10 +1,14 @@
 package io.hugewise.cache;
 
-/// A queue of numbers.
+/// A queue of numbers, as many as it was made for: adding one takes no memory of the heap, and cannot fail.
 final class IntQueue {
-    private int[] numbers = new int[16];
+    private final int[] numbers;
     private int first;
     private int size;
+
+    IntQueue(int capacity) {
+        numbers = new int[Integer.highestOneBit(Math.max(1, 2 * capacity - 1))];
+    }
 
     int size() {
         return size;
@@ -20,12 +24,10 @@ final class IntQueue {
     }
 
     void add(int number) {
-        grow();
         numbers[first + size++ & numbers.length - 1] = number;
     }
 
     void addFirst(int number) {
-        grow();
         first = first - 1 & numbers.length - 1;
         numbers[first] = number;
         size++;
@@ -45,16 +47,5 @@ final class IntQueue {
             numbers[first + i & numbers.length - 1] = get(i + 1);
         }
         size--;
-    }
-
-    private void grow() {
-        if (size == numbers.length) {
-            int[] longer = new int[2 * size];
-            for (int i = 0; i < size; i++) {
-                longer[i] = get(i);
-            }
-            numbers = longer;
-            first = 0;
-        }
     }
 }

@@ -122,21 +122,24 @@ final class LiveEntries {
         if (copy == 0) {
             return false;
         }
-        ReentrantLock stripe = index.lock(hash);
-        stripe.lock();
         try {
-            // Changes of an entry under the lock must not be lost.
-            Memory.copy(entry, copy, size);
-            long at = index.place(entry, hash);
-            if (at != 0) {
-                index.replace(at, copy, hash, 0);
-                segments.addLive(copy, size);
-                expires(copy);
+            ReentrantLock stripe = index.lock(hash);
+            stripe.lock();
+            try {
+                // Changes of an entry under the lock must not be lost.
+                Memory.copy(entry, copy, size);
+                long at = index.place(entry, hash);
+                if (at != 0) {
+                    index.replace(at, copy, hash, 0);
+                    segments.addLive(copy, size);
+                    expires(copy);
+                }
+            } finally {
+                stripe.unlock();
             }
         } finally {
-            stripe.unlock();
+            log.written(copy);
         }
-        log.written(copy);
         return true;
     }
 
@@ -150,26 +153,34 @@ final class LiveEntries {
         }
         // Until the value is written, the hash and the number of the part may be any.
         long hash = chunks.hash(chunk);
-        boolean isMoved;
+        boolean isMoved = false;
+        try {
+            isMoved = moveChunk(chunk, hash, copy);
+        } finally {
+            if (!isMoved) {
+                chunks.give(copy);
+            }
+        }
+        if (isMoved) {
+            retired.addChunk(chunk);
+        }
+        return isMoved;
+    }
+
+    private boolean moveChunk(int chunk, long hash, int copy) {
         ReentrantLock stripe = index.lock(hash);
         stripe.lock();
         try {
             int part = chunks.part(chunk);
             long owner = index.find(hash, chunk, (entry, number) -> layout.hasPart(entry, part, number));
-            isMoved = owner != 0;
-            if (isMoved) {
+            if (owner != 0) {
                 Memory.copy(chunks.address(chunk), chunks.address(copy), chunks.size);
                 layout.setPart(owner, part, copy);
             }
+            return owner != 0;
         } finally {
             stripe.unlock();
         }
-        if (isMoved) {
-            retired.addChunk(chunk);
-        } else {
-            chunks.give(copy);
-        }
-        return isMoved;
     }
 
     /// Bytes of an entry, with its chunks.
@@ -229,7 +240,7 @@ final class LiveEntries {
         }
     }
 
-    /// Removes all entries of a closed segment, and retires it.
+    /// Removes all entries of a closed segment.
     void dropAll(int segment, RemovalCause cause) {
         long[] dropped = new long[2];
         forEach(segment, index::firstWord, (entry, hash) -> {
@@ -241,6 +252,5 @@ final class LiveEntries {
             }
         });
         count(cause, dropped[0], dropped[1]);
-        retired.add(segment);
     }
 }

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.memory.internal.Pause;
 import io.hugewise.cache.Manifest.Use;
 
 /// Segments that entries are appended to, one after the other. Any thread may append, open and close segments; what
@@ -13,9 +14,9 @@ final class Log {
     private static final long SLEEP_NANOS = 10_000;
 
     /// Closed segments, the oldest first, as of the last call of [#collect].
-    final IntQueue closed = new IntQueue();
+    final IntQueue closed;
     /// Segments that were closed since.
-    private final IntQueue arriving = new IntQueue();
+    private final IntQueue arriving;
     private final Segments segments;
     private final Use use;
     private volatile int active = NONE;
@@ -25,6 +26,8 @@ final class Log {
     Log(Segments segments, Use use) {
         this.segments = segments;
         this.use = use;
+        this.closed = new IntQueue(segments.pool.count());
+        this.arriving = new IntQueue(segments.pool.count());
         for (int segment : segments.withUse(use)) {
             closed.add(segment);
             opened = segments.manifest.order(segment) + 1;

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.memory.internal.Pause;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.concurrent.TimeUnit;

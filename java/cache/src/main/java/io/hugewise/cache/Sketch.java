@@ -33,18 +33,19 @@ final class Sketch extends FrequencySketch {
             unused.accept(shrink());
         }
         while (capacity(memory.length) < entries && segments.free() > Segments.RESERVED + 1) {
+            // Before the segment is taken, which would be lost if there were no memory on the heap.
+            long[] grown = Arrays.copyOf(memory, memory.length + 1);
             int segment = segments.tryTake(Segments.RESERVED);
             if (segment < 0) {
                 return;
             }
-            grow(segment);
+            grow(segment, grown);
         }
     }
 
-    private void grow(int segment) {
+    private void grow(int segment, long[] grown) {
         long[] before = memory;
         int last = before.length;
-        long[] grown = Arrays.copyOf(before, last + 1);
         grown[last] = segments.address(segment);
         segments.manifest.setUse(segment, Use.SKETCH, last);
         if (last == 0) {
@@ -59,11 +60,12 @@ final class Sketch extends FrequencySketch {
     private int shrink() {
         long[] before = memory;
         int last = before.length - 1;
+        long[] shrunk = Arrays.copyOf(before, last);
         long other = before[LinearHashing.origin(last)];
         for (long at = 0; at < segments.size; at += Long.BYTES) {
             Memory.setLong(other + at, halved(Memory.getLong(other + at)) + halved(Memory.getLong(before[last] + at)));
         }
-        memory = Arrays.copyOf(before, last);
+        memory = shrunk;
         return segments.of(before[last]);
     }
 

@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.memory.internal.Pause;
 import io.hugewise.cache.Manifest.Figure;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -21,6 +22,8 @@ final class Space {
     private final Maintenance maintenance;
     /// Held to take segments, also during an eviction: taken before the lock of evictions.
     private final ReentrantLock taking = new ReentrantLock();
+    /// Of the background work.
+    final Failures failures = new Failures();
     private volatile boolean isClosed;
 
     Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire,
@@ -31,7 +34,7 @@ final class Space {
         this.retired = retired;
         this.clock = clock;
         this.canExpire = canExpire;
-        this.maintenance = new Maintenance(() -> {
+        this.maintenance = new Maintenance(failures, () -> {
             maintain();
             afterMaintenance.run();
         });
@@ -44,17 +47,22 @@ final class Space {
         if (parts.length > 0 && !takeParts(parts)) {
             return 0;
         }
-        while (true) {
-            long entry = evictor.window.tryAppend(size, parts.length);
-            if (entry != 0) {
-                return entry;
+        long entry = 0;
+        try {
+            do {
+                entry = evictor.window.tryAppend(size, parts.length);
+            } while (entry == 0 && openSegment(size));
+            return entry;
+        } finally {
+            if (entry == 0) {
+                giveParts(parts, parts.length);
             }
-            if (!openSegment(size)) {
-                for (int part : parts) {
-                    retired.addChunk(part);
-                }
-                return 0;
-            }
+        }
+    }
+
+    private void giveParts(int[] parts, int count) {
+        for (int i = 0; i < count; i++) {
+            retired.addChunk(parts[i]);
         }
     }
 
@@ -91,21 +99,22 @@ final class Space {
     }
 
     private boolean takeParts(int[] parts) {
+        int taken = 0;
         taking.lock();
         try {
-            for (int i = 0; i < parts.length; i++) {
-                parts[i] = take(() -> chunks.tryTake(Segments.RESERVED), 0);
-                if (parts[i] < 0) {
-                    while (--i >= 0) {
-                        retired.addChunk(parts[i]);
-                    }
-                    return false;
-                }
+            IntSupplier attempt = () -> chunks.tryTake(Segments.RESERVED);
+            for (int part = 0; taken < parts.length && part >= 0; ) {
+                part = take(attempt, 0);
+                parts[taken] = part;
+                taken += part < 0 ? 0 : 1;
             }
             wakeIfLow();
-            return true;
+            return taken == parts.length;
         } finally {
             taking.unlock();
+            if (taken < parts.length) {
+                giveParts(parts, taken);
+            }
         }
     }
 

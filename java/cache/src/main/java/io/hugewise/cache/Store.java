@@ -1,6 +1,7 @@
 package io.hugewise.cache;
 
 import io.hugewise.memory.SegmentPool;
+import io.hugewise.memory.internal.Stack;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
@@ -30,7 +31,7 @@ final class Store {
     private final Values values;
     private final Retired retired;
     private final Leaving leaving;
-    private final Space space;
+    final Space space;
 
     /// Has the entries that the manifest has.
     ///
@@ -160,6 +161,7 @@ final class Store {
     ///
     /// @return whether there was one
     boolean visit(Index.Cursor cursor, LongConsumer reader) {
+        Stack.claim();
         int pin = pins.pin();
         try {
             if (!cursor.advance()) {
@@ -192,6 +194,7 @@ final class Store {
             rejected.increment();
             return remove(key, hash, isWanted, old) || isAbsentWanted(key, hash, isWanted) ? Outcome.REJECTED : Outcome.UNWANTED;
         }
+        // If it is closed, the entry stays one that is being written.
         int pin = pins.pin();
         boolean isPublished = false;
         try {
@@ -222,11 +225,13 @@ final class Store {
             } finally {
                 stripe.unlock();
             }
+            if (replaced != 0) {
+                live.dropped(replaced);
+            }
             if (isPublished) {
                 evictor.compaction.inserted.add(live.bytes(entry));
             }
             if (replaced != 0) {
-                live.dropped(replaced);
                 old.accept(replaced);
             } else if (isPublished) {
                 evictor.missed(hash);
@@ -248,17 +253,22 @@ final class Store {
     private boolean publish(long entry, long hash, long present) {
         segments.addLive(entry, entries.size(entry));
         live.expires(entry);
-        if (present != 0) {
-            long at = index.place(present, hash);
-            leaving.leaving(present, hash);
-            index.replace(at, entry, hash, IndexWord.uses(Memory.word(at)));
-            return true;
+        boolean isAdded = false;
+        try {
+            if (present == 0) {
+                isAdded = index.add(entry, hash);
+            } else {
+                long at = index.place(present, hash);
+                leaving.leaving(present, hash);
+                index.replace(at, entry, hash, IndexWord.uses(Memory.word(at)));
+                isAdded = true;
+            }
+            return isAdded;
+        } finally {
+            if (!isAdded) {
+                segments.addLive(entry, -entries.size(entry));
+            }
         }
-        if (index.add(entry, hash)) {
-            return true;
-        }
-        segments.addLive(entry, -entries.size(entry));
-        return false;
     }
 
     /// Whether an entry is small enough.
@@ -330,10 +340,12 @@ final class Store {
 
     /// Frees segments in advance, and what has expired.
     void maintain() {
+        Stack.claim();
         space.maintain();
     }
 
     void clear() {
+        Stack.claim();
         space.clear();
     }
 
@@ -341,6 +353,7 @@ final class Store {
     ///
     /// @return whether no more are in use
     boolean limit(int count) {
+        Stack.claim();
         return space.limit(count);
     }
 
@@ -348,6 +361,7 @@ final class Store {
     ///
     /// @return whether it was open
     boolean close() {
+        Stack.claim();
         return space.close(pins, () -> {
             boolean isWritten = evictor.save();
             index.save();

@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import io.hugewise.memory.internal.Pause;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.time.Duration;

@@ -1,5 +1,6 @@
 package io.hugewise.memory;
 
+import io.hugewise.memory.internal.Stack;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.function.LongSupplier;
@@ -161,6 +162,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if the size is negative, or the alignment is not a power of two
     /// @throws IllegalStateException if the memory's arena is closed
     public long allocateOffset(long byteSize, long byteAlignment) {
+        Stack.claim();
         if (byteAlignment <= 0 || Long.bitCount(byteAlignment) != 1) {
             throw new IllegalArgumentException("an alignment is a power of two, not " + byteAlignment);
         }
@@ -195,6 +197,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public long tryAllocateOffset(long byteSize) {
+        Stack.claim();
         checkAlive();
         if (byteSize >= 0 && byteSize <= SizeClasses.LARGEST) {
             long offset = fastPath.take(SizeClasses.of((int) byteSize));
@@ -240,6 +243,7 @@ public final class HugeAllocator implements BlockAllocator {
             memory.asSlice(offset, byteSize).fill((byte) 0);
             return offset;
         }
+        Stack.claim();
         checkUsable(byteSize);
         long offset = blocks.takeLarge(byteSize, SizeClasses.GRAIN, memory);
         if (offset < 0) {
@@ -276,6 +280,8 @@ public final class HugeAllocator implements BlockAllocator {
         if (byteSize <= size && byteSize > size / 2) {
             return offset;
         }
+        // Nothing is allocated if the block could not be freed.
+        Stack.claimMore();
         long moved = allocateOffset(byteSize);
         MemorySegment.copy(memory, offset, memory, moved, Math.min(size, byteSize));
         freeOffset(offset);
@@ -320,6 +326,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if no block starts there
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
+        Stack.claim();
         checkAlive();
         if (!fastPath.give(offset)) {
             blocks.give(offset);
@@ -355,6 +362,7 @@ public final class HugeAllocator implements BlockAllocator {
     ///
     /// @throws IllegalStateException if the memory's arena is closed
     public void trim() {
+        Stack.claim();
         checkAlive();
         blocks.trim();
     }

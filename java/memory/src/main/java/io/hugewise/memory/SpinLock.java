@@ -1,9 +1,15 @@
 package io.hugewise.memory;
 
-/// A lock for a few dozen instructions, which a virtual thread may hold: it never parks. Its holder must not park
-/// either: virtual threads that wait by yielding can keep all carrier threads from the one that holds it.
+import io.hugewise.memory.internal.Pause;
+
+/// A lock for a few dozen instructions, which a virtual thread may hold. Its holder does not park, except to wait for
+/// another such lock.
 final class SpinLock {
     private static final int SPINS = 64;
+    /// After so many, a thread parks: virtual threads that yield only can keep all carriers from one that waits for a carrier
+    /// elsewhere, and threads of a higher priority the CPU from one of a lower one.
+    private static final int YIELDS = 256;
+    private static final long PARK_NANOS = 50_000;
 
     private final int[] held = new int[1];
 
@@ -26,8 +32,10 @@ final class SpinLock {
     static void pause(int spins) {
         if (spins < SPINS) {
             Thread.onSpinWait();
-        } else {
+        } else if (spins < YIELDS) {
             Thread.yield();
+        } else {
+            Pause.nanos(PARK_NANOS);
         }
     }
 }
