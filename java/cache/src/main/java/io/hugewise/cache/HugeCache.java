@@ -112,7 +112,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     private void refreshIfOld(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
         Integer written = objects.peek(bytes, objects.codec::written);
         if (written != null && store.clock.since(written) >= options.refreshNanos) {
-            var _ = loads.refresh(key, bytes, loader);
+            loads.refreshIfPossible(key, bytes, loader);
         }
     }
 
@@ -329,6 +329,14 @@ public final class HugeCache<K, V> implements AutoCloseable {
         return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), reads.hitBytes.sum(), objects.loadedBytes.sum(),
                 live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.compaction.inserted.sum(), evictor.compaction.moved(),
                 loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum());
+    }
+
+    /// {@return what has failed in the background since the cache was created}
+    public CacheHealth health() {
+        WriteBehind<K, V> behind = objects.behind;
+        return new CacheHealth(store.space.failures.count(), behind == null ? 0 : behind.failures.count(), objects.notifications.failures.count(),
+                loads.refreshFailures.count(), behind == null ? 0 : behind.refusals.refused.get(), behind == null ? 0 : behind.refusals.size(),
+                behind == null ? 0 : behind.unwritten());
     }
 
     /// {@return counts of the values on the heap; zeros if the cache has no tier there}

@@ -7,6 +7,8 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -15,9 +17,15 @@ import org.jspecify.annotations.Nullable;
 /// Loads values that are missing or old, each by one thread at a time. A value is not added if its key was written or
 /// removed since its load began.
 final class Loads<K, V> {
+    private static final int RETRIES = 1024;
+    private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(1);
+
     final LongAdder loaded = new LongAdder();
     final LongAdder failed = new LongAdder();
     final LongAdder nanos = new LongAdder();
+    final Failures refreshFailures = new Failures();
+    /// When keys may be loaded again whose last load failed, by bits of their hashes.
+    private final AtomicLongArray retries = new AtomicLongArray(RETRIES);
     private final HugeCache<K, V> cache;
     private final ObjectStore<K, V> objects;
     private final Pending<V> pending;
@@ -233,6 +241,23 @@ final class Loads<K, V> {
         return error instanceof RuntimeException unchecked ? unchecked : new CompletionException(error);
     }
 
+    /// Loads a value again that a read has found, unless this has failed lately. The read does not fail.
+    void refreshIfPossible(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
+        long retry = retries.get((int) bytes.hash & RETRIES - 1);
+        if (retry == 0 || System.nanoTime() - retry > 0) {
+            try {
+                var _ = refresh(key, bytes, loader);
+            } catch (Throwable error) {
+                refreshFailed(bytes, error);
+            }
+        }
+    }
+
+    private void refreshFailed(KeyBytes key, Throwable error) {
+        retries.set((int) key.hash & RETRIES - 1, System.nanoTime() + RETRY_NANOS | 1);
+        refreshFailures.note(error, "a value of a cache could not be loaded again, and stays");
+    }
+
     /// Loads a value again, or for the first time, by the executor.
     CompletableFuture<@Nullable V> refresh(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
         var own = new Pending.Load<V>(bytes);
@@ -270,6 +295,7 @@ final class Loads<K, V> {
             }
             end(own, value);
         } catch (Throwable error) {
+            refreshFailed(bytes, error);
             fail(own, error);
         }
     }

@@ -18,7 +18,7 @@ final class Notifications<K, V> {
     private final @Nullable RemovalListener<? super K, ? super V> listener;
     private final Executor executor;
     private final EntryCodec<K, V> codec;
-    private final Failures failures;
+    final Failures failures;
     /// Those of threads that have not ended their operation.
     private final ConcurrentMap<Thread, Noted> noted = new ConcurrentHashMap<>();
     /// Those that no thread has to deliver by itself.

@@ -43,19 +43,35 @@ final class UnwrittenKeys {
         added++;
     }
 
-    /// Takes keys, the oldest first, of chunks that began at a time or before.
+    /// Reads keys, the oldest first, of chunks that began at a time or before. They stay until [#drop].
     ///
+    /// @param skipped number of the oldest keys that are not read
     /// @param most number of keys
-    synchronized void take(int most, long until, List<byte[]> to) {
-        for (int i = 0; i < most; i++) {
-            Chunk first = chunks.peekFirst();
-            if (first == null || first.time - until > 0) {
+    synchronized void read(int skipped, int most, long until, List<byte[]> to) {
+        int left = skipped;
+        for (Chunk chunk : chunks) {
+            if (chunk.time - until > 0) {
                 return;
             }
-            int size = (int) INT.get(first.keys, first.next);
-            int from = first.next + Integer.BYTES;
-            to.add(Arrays.copyOfRange(first.keys, from, from + size));
-            first.next = from + size;
+            for (int at = chunk.next; at < chunk.end; left--) {
+                int size = (int) INT.get(chunk.keys, at);
+                int from = at + Integer.BYTES;
+                at = from + size;
+                if (left <= 0) {
+                    if (to.size() == most) {
+                        return;
+                    }
+                    to.add(Arrays.copyOfRange(chunk.keys, from, at));
+                }
+            }
+        }
+    }
+
+    /// Drops the oldest keys, which were read.
+    synchronized void drop(int count) {
+        for (int i = 0; i < count; i++) {
+            Chunk first = chunks.getFirst();
+            first.next += Integer.BYTES + (int) INT.get(first.keys, first.next);
             taken++;
             if (first.next == first.end) {
                 chunks.removeFirst();

@@ -20,12 +20,15 @@ import org.jspecify.annotations.Nullable;
 public final class WriteBack<K, V> {
     private static final int BATCH = 1000;
     private static final long UNWRITTEN = 1 << 20;
+    private static final int ATTEMPTS = 5;
 
     final CacheWriter<K, V> writer;
     long windowNanos = TimeUnit.SECONDS.toNanos(1);
     long patienceNanos = TimeUnit.SECONDS.toNanos(30);
     int batch = BATCH;
     long maximumUnwritten = UNWRITTEN;
+    int attempts = ATTEMPTS;
+    RefusedChange<K, V> refused = (_, _, _) -> RefusedChange.Decision.KEEP;
     @Nullable Comparator<? super K> order;
 
     private WriteBack(CacheWriter<K, V> writer) {
@@ -82,6 +85,21 @@ public final class WriteBack<K, V> {
             throw new IllegalArgumentException("1 unwritten change or more is possible, not " + changes);
         }
         maximumUnwritten = changes;
+        return this;
+    }
+
+    /// Sets what becomes of a change that the store refuses for good while it accepts others, which are written meanwhile. By
+    /// default it is kept, and tried again with pauses of up to a minute.
+    ///
+    /// @param number how often a change is tried alone before it counts as refused, 1 or more; 5 by default
+    /// @param handler decides it
+    /// @return this
+    public WriteBack<K, V> refused(int number, RefusedChange<K, V> handler) {
+        if (number < 1) {
+            throw new IllegalArgumentException("a change is tried once or more often, not " + number + " times");
+        }
+        attempts = number;
+        refused = Objects.requireNonNull(handler, "handler");
         return this;
     }
 

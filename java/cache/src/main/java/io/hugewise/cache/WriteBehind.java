@@ -40,16 +40,17 @@ final class WriteBehind<K, V> {
     private final EvictedChanges evicted = new EvictedChanges();
     /// Entries that are removals.
     private final LongAdder removals = new LongAdder();
+    final Refusals refusals = new Refusals();
+    /// Of the thread that writes, without those of the store.
+    final Failures failures = new Failures();
     private final AtomicLong versions = new AtomicLong();
     /// Calls that change entries.
     private final Pins calls = new Pins();
     private final Object monitor = new Object();
     private int batch;
-    /// When the oldest key was added of those that are being written.
-    private volatile long takenSince;
-    /// Number of keys whose changes are written, of all that were added.
-    private volatile long written;
-    private volatile boolean isTaken;
+    /// Batches that were written.
+    private long batches;
+    private final Thread thread;
     private volatile boolean isClosing;
     private volatile boolean isEnded;
     private volatile @Nullable Throwable failure;
@@ -62,7 +63,8 @@ final class WriteBehind<K, V> {
         this.store = store;
         this.codec = codec;
         this.batch = options.batch;
-        Thread.ofPlatform().daemon().name("hugewise-cache-writer").start(this::run);
+        this.thread = Thread.ofPlatform().daemon().name("hugewise-cache-writer").unstarted(this::run);
+        thread.start();
     }
 
     // --- Changes -----------------------------------------------------------------------------------
@@ -180,24 +182,25 @@ final class WriteBehind<K, V> {
     }
 
     private boolean hasRoom() {
-        return isEnded || (keys.added() - written < options.maximumUnwritten && evicted.bytes() <= MOST_EVICTED_BYTES
-                && age(System.nanoTime()) < options.windowNanos);
+        return isEnded || (unwritten() < options.maximumUnwritten && evicted.bytes() <= MOST_EVICTED_BYTES
+                && keys.age(System.nanoTime()) < options.windowNanos);
+    }
+
+    /// Changes that the store does not have, each write of a key counted.
+    long unwritten() {
+        return keys.count() + refusals.size();
     }
 
     private boolean isCrowded() {
         return keys.count() >= options.maximumUnwritten / 2;
     }
 
-    /// How long the oldest change has been unwritten.
-    private long age(long now) {
-        // In this order: keys that are taken meanwhile are seen twice, not never.
-        long queued = keys.age(now);
-        return Math.max(queued, isTaken ? now - takenSince : 0);
-    }
-
     /// Waits for a notification. The caller holds the monitor, and checks its condition again.
     @SuppressWarnings("WaitNotInLoop")
     private void await(long end, String message) {
+        if (Thread.currentThread().equals(thread)) {
+            throw new IllegalStateException("the store of a cache must not wait for its own changes");
+        }
         long millis = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
         if (millis <= 0) {
             throw new UnwrittenException(message + ": the store is failing or too slow", failure);
@@ -213,13 +216,18 @@ final class WriteBehind<K, V> {
     /// Waits until all changes are written that are complete now.
     void flush() {
         long end = System.nanoTime() + options.patienceNanos;
-        synchronized (monitor) {
-            long own = ++requested;
-            monitor.notifyAll();
-            while (done < own && !isEnded) {
-                await(end, "changes are not written yet, and stay in the cache");
+        do {
+            synchronized (monitor) {
+                long own = ++requested;
+                monitor.notifyAll();
+                while (done < own && !isEnded) {
+                    await(end, "changes are not written yet, and stay in the cache");
+                }
+                if (refusals.size() > 0 && !isEnded) {
+                    await(end, "the store refuses changes, which stay in the cache");
+                }
             }
-        }
+        } while (refusals.size() > 0 && !isEnded);
     }
 
     /// Refuses changes, and writes all.
@@ -231,8 +239,8 @@ final class WriteBehind<K, V> {
         }
         isClosing = true;
         try {
-            while (!calls.await(options.patienceNanos)) {
-                Thread.onSpinWait();
+            if (!calls.await(options.patienceNanos)) {
+                throw new UnwrittenException("changes are still being made", null);
             }
             flush();
         } catch (Throwable error) {
@@ -253,23 +261,32 @@ final class WriteBehind<K, V> {
 
     private void run() {
         while (!isEnded) {
-            long request;
-            synchronized (monitor) {
-                while (!isEnded && done == requested && !isDue()) {
-                    sleep(sleepMillis());
-                }
-                request = requested;
-            }
-            write(request);
-            synchronized (monitor) {
-                done = isEnded ? done : request;
-                monitor.notifyAll();
+            try {
+                writeNext();
+            } catch (Throwable error) {
+                // Keys are dropped when their changes are written, so nothing is lost.
+                failures.note(error, "the thread that writes the changes of a cache failed, and goes on");
             }
         }
     }
 
+    private void writeNext() {
+        long request;
+        synchronized (monitor) {
+            while (!isEnded && done == requested && !isDue()) {
+                sleep(sleepMillis());
+            }
+            request = requested;
+        }
+        write(request);
+        synchronized (monitor) {
+            done = isEnded ? done : request;
+            monitor.notifyAll();
+        }
+    }
+
     private boolean isDue() {
-        return isCrowded() || !evicted.isEmpty() || keys.age(System.nanoTime()) >= options.windowNanos / 2;
+        return isCrowded() || evicted.size() > refusals.size() || refusals.isDue(System.nanoTime()) || keys.age(System.nanoTime()) >= options.windowNanos / 2;
     }
 
     private long sleepMillis() {
@@ -294,54 +311,102 @@ final class WriteBehind<K, V> {
         }
         long until = isFlush || isCrowded() ? System.nanoTime() : System.nanoTime() - options.windowNanos / 2;
         long last = keys.added();
+        Iterable<KeyBytes> retried = isFlush || refusals.isDue(System.nanoTime()) ? refusals.retry() : List.of();
         // Others may be evicted during that time, without an end.
         int evictedBatches = evicted.size() / options.batch + 1;
         Set<KeyBytes> changed = new LinkedHashSet<>();
         do {
             evictedBatches--;
-            long now = System.nanoTime();
-            takenSince = now - keys.age(now);
-            isTaken = true;
             changed.clear();
-            take(until, changed);
+            retried.forEach(changed::add);
+            retried = List.of();
+            int read = read(until, changed);
             evicted.keys(options.batch, changed);
+            long now = System.nanoTime();
+            changed.removeIf(key -> refusals.isAside(key, now));
             writeAll(new ArrayDeque<>(changed));
-            isTaken = false;
-            written = isEnded ? written : keys.taken();
+            keys.drop(isEnded ? 0 : read);
             wake();
         } while (!isEnded && ((evictedBatches > 0 && !evicted.isEmpty()) || (!changed.isEmpty() && keys.taken() < last)));
     }
 
-    /// Takes keys until there are enough different ones for a batch.
-    private void take(long until, Set<KeyBytes> changed) {
-        List<byte[]> taken = new ArrayList<>();
+    /// Reads keys until there are enough different ones for a batch.
+    ///
+    /// @return number of keys that were read
+    private int read(long until, Set<KeyBytes> changed) {
+        int count = 0;
+        List<byte[]> read = new ArrayList<>();
         do {
-            taken.clear();
-            keys.take(options.batch - changed.size(), until, taken);
-            taken.forEach(key -> changed.add(new KeyBytes(key, store.hash(key))));
-        } while (!taken.isEmpty() && changed.size() < options.batch);
+            count += read.size();
+            read.clear();
+            if (changed.size() < options.batch) {
+                keys.read(count, options.batch - changed.size(), until, read);
+            }
+            read.forEach(key -> changed.add(new KeyBytes(key, store.hash(key))));
+        } while (!read.isEmpty());
+        return count;
     }
 
-    /// Writes the newest changes of keys, in smaller batches after a failure, until all are written.
+    /// Writes the newest changes of keys, in smaller batches after a failure, until all are written, or set aside because the
+    /// store refuses them alone.
     private void writeAll(Deque<KeyBytes> open) {
         long pause = FIRST_PAUSE_MILLIS;
         while (!open.isEmpty() && !isEnded) {
             List<KeyBytes> part = open.stream().limit(batch).toList();
             if (tryWrite(part)) {
                 part.forEach(_ -> open.removeFirst());
+                part.forEach(refusals::written);
+                batches++;
                 batch = Math.min(options.batch, 2 * batch);
                 pause = FIRST_PAUSE_MILLIS;
             } else {
                 if (part.size() == 1) {
-                    open.add(open.removeFirst());
+                    KeyBytes alone = open.removeFirst();
+                    refuse(alone);
+                    if (refusals.isAside(alone)) {
+                        continue;
+                    }
+                    open.add(alone);
                 }
                 batch = Math.max(1, part.size() / 2);
                 synchronized (monitor) {
                     sleep(pause);
                 }
-                pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
+                pause = part.size() > 1 ? pause : Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
             }
         }
+    }
+
+    /// Notes that the change of a key failed alone, and asks what becomes of it if others are written.
+    private void refuse(KeyBytes key) {
+        int attempts = refusals.failed(key, batches, options.attempts);
+        Versioned<K, V> change = attempts == 0 ? null : newest(key);
+        Throwable error = failure;
+        if (change == null || error == null) {
+            return;
+        }
+        RefusedChange.Decision decision = RefusedChange.Decision.KEEP;
+        try {
+            decision = options.refused.refused(change.change, attempts, error);
+        } finally {
+            System.getLogger("io.hugewise.cache").log(System.Logger.Level.WARNING,
+                    "the store refuses the change of the key " + change.change.key() + ", which was tried " + attempts + " times: " + decision, error);
+        }
+        if (decision == RefusedChange.Decision.DROP) {
+            drop(change);
+            refusals.written(key);
+        }
+    }
+
+    private void drop(Versioned<K, V> change) {
+        KeyBytes key = change.key;
+        written(change);
+        store.locked(key.bytes, key.hash, entry -> {
+            if (entry != 0 && Memory.getLong(store.valueAddress(entry)) == (change.state() & ~UNWRITTEN)) {
+                store.removeLocked(entry, key.hash);
+            }
+            return true;
+        });
     }
 
     /// A change with the version that it has in the cache.

@@ -254,16 +254,21 @@ class WriteBackTest {
         }
         keys.add(new byte[100_000], 60_000);
         assertThat(keys.age(60_000)).isEqualTo(60_000);
-        keys.take(10, -1, taken);
+        keys.read(0, 10, -1, taken);
         assertThat(taken).isEmpty();
         while (keys.count() > 1) {
-            keys.take(1000, 59_999, taken);
+            List<byte[]> some = new ArrayList<>();
+            keys.read(0, 500, 59_999, some);
+            keys.read(some.size(), 500 + some.size(), 59_999, some);
+            keys.drop(some.size());
+            taken.addAll(some);
         }
         assertThat(taken).hasSize(50_000);
         for (int i = 0; i < taken.size(); i++) {
             assertThat(taken.get(i)).hasSize(1 + i % 5).startsWith((byte) i);
         }
-        keys.take(10, 60_000, taken);
+        keys.read(0, taken.size() + 10, 60_000, taken);
+        keys.drop(1);
         assertThat(taken.getLast()).hasSize(100_000);
         assertThat(keys.age(70_000)).isZero();
     }
