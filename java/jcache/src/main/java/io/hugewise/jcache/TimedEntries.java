@@ -54,6 +54,7 @@ final class TimedEntries<K, V> implements AutoCloseable {
     }
 
     /// An entry that was found.
+    @SuppressWarnings("ArrayRecordComponent") // It is not compared.
     record Found(byte[] bytes, byte[] stored) {}
 
     /// Finds the entry of a key, and counts the use.
