@@ -328,7 +328,8 @@ int hugewise_coverage(const void *start,
  * must ensure that no thread uses the memory any more.
  *
  * Returns HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are
- * never reused.
+ * never reused. With another error, the kernel refused to unmap the memory: its pages are released, and its
+ * addresses stay in use until the program ends.
  */
 int hugewise_region_release(struct hugewise_region *region);
 

@@ -1,9 +1,9 @@
 //! A call of this library is no cancellation point.
 //!
 //! Unwinding a cancelled thread out of Rust code aborts the process. So each exported function disables cancellation
-//! (`pthread_setcancelstate(3)`) until its work is done. A thread that may be cancelled at any moment
-//! (`PTHREAD_CANCEL_ASYNCHRONOUS`) is unwound when its state is restored: from then on the frames of this library have
-//! nothing to drop, and the ABI that permits unwinding.
+//! (`pthread_setcancelstate(3)`) until its work is done. With `PTHREAD_CANCEL_ASYNCHRONOUS` the thread is unwound when
+//! its state is restored: then the frames of this library have nothing to drop, and the ABI that permits unwinding. Before
+//! cancellation is disabled, such a thread may be cancelled within the library, and the process ends.
 
 #![allow(unsafe_code)]
 

@@ -17,7 +17,7 @@ use hugewise_linux::{
     units::{Bytes, PageSize},
 };
 use hugewise_memory::{
-    coverage,
+    Stopped, coverage,
     placement::Placement,
     region::{self, Region as Reserved},
 };
@@ -356,13 +356,17 @@ fn by_page_size(coverage: &Reading<Coverage>, base_size: PageSize) -> Result<Vec
 /// must ensure that no thread uses the memory any more.
 ///
 /// Returns HUGEWISE_FAILED with EINVAL for an invalid handle, also for one already released: handles are
-/// never reused.
+/// never reused. With another error, the kernel refused to unmap the memory: its pages are released, and its
+/// addresses stay in use until the program ends.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn hugewise_region_release(region: *mut Region) -> c_int {
     status(|| {
         // By several threads if no call is running; otherwise the last call releases it.
         if let Some(held) = Arc::into_inner(REGIONS.take(region)?) {
-            held.region.release(None);
+            if let Some(Stopped::Refused { error, .. }) = held.region.release(None).stopped {
+                let code = error.raw_os_error().unwrap_or(libc::EIO);
+                return Err(Failure::new(code, format!("the region could not be unmapped: {error}")));
+            }
         }
         Ok(())
     })

@@ -36,14 +36,17 @@ static ALLOCATOR: Allocator = Allocator;
 /// malloc, and spare memory where it fails.
 struct Allocator;
 
-// SAFETY: memory of malloc, or a slot that is large enough, aligned, and not in use.
+// SAFETY: memory of malloc, or a slot that is large enough, aligned, and not in use. Not inlined: each drop would have a
+// copy.
 unsafe impl GlobalAlloc for Allocator {
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() { take(layout) } else { memory }
     }
 
+    #[inline(never)]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         match slot_at(memory) {
             Some((word, bit)) => drop(USED[word].fetch_and(!bit, Ordering::Release)),
@@ -52,6 +55,7 @@ unsafe impl GlobalAlloc for Allocator {
         }
     }
 
+    #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
         let memory = unsafe { System.alloc_zeroed(layout) };
@@ -66,6 +70,7 @@ unsafe impl GlobalAlloc for Allocator {
         memory
     }
 
+    #[inline(never)]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if slot_at(memory).is_none() {
             // SAFETY: guaranteed by the caller.

@@ -1,6 +1,6 @@
 //! Regions: memory reserved on the first available backing of a list.
 
-use std::ops::Range;
+use std::{io, ops::Range};
 
 use hugewise_linux::{
     hugepages::{backing::Backing, page_sizes::PageSizes},
@@ -196,6 +196,13 @@ impl Region {
         let to_the_end = range.end >= self.usable.len();
         let end = if to_the_end { all.end } else { place(&all, range.end) / page * page };
         place(&all, range.start).next_multiple_of(page).min(end)..end
+    }
+
+    /// Removes the region; returns it with the error if the kernel refuses.
+    #[allow(clippy::result_large_err)] // Rare.
+    pub(crate) fn unmap(self) -> Result<(), (Region, io::Error)> {
+        let Region { mapping, usable, got, pages, fallbacks } = self;
+        mapping.unmap().map_err(|(mapping, error)| (Region { mapping, usable, got, pages, fallbacks }, error))
     }
 
     fn addresses(&self) -> Range<u64> {

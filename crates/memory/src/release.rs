@@ -55,20 +55,23 @@ impl Region {
     }
 
     /// Releases the whole region: on base pages by several threads, on huge pages by one, because this takes
-    /// less time than starting threads.
+    /// less time than starting threads. If the kernel refuses to unmap it, its pages are released, and its addresses stay.
     pub fn release(mut self, threads: Option<NonZeroUsize>) -> Released {
         let begin = Instant::now();
         let length = self.bytes().len();
-        let mut released = if self.backing() != Backing::Base {
-            let all = self.pages_within(0..length);
-            let wanted = Bytes(all.end - all.start);
-            Released { wanted, done: wanted, threads: 1, elapsed: Duration::ZERO, stopped: None }
-        } else {
-            self.decommit(0..length, threads)
+        let all = self.pages_within(0..length);
+        let wanted = Bytes(all.end - all.start);
+        let threads = match self.backing() {
+            Backing::Base => self.decommit(0..length, threads).threads,
+            _ => 1,
         };
-        drop(self);
-        released.elapsed = begin.elapsed();
-        released
+        let stopped = self.unmap().err().map(|(mut left, error)| {
+            // The addresses stay, without memory.
+            left.decommit(0..length, NonZeroUsize::new(1));
+            Stopped::Refused { addresses: all, error }
+        });
+        let done = if stopped.is_none() { wanted } else { Bytes::ZERO };
+        Released { wanted, done, threads, elapsed: begin.elapsed(), stopped }
     }
 }
 

@@ -225,6 +225,28 @@ impl Mapping {
         self.address() + range.start as u64..self.address() + range.end as u64
     }
 
+    /// Removes the mapping; returns it with the error if the kernel refuses, for example at `vm.max_map_count`.
+    pub fn unmap(self) -> Result<(), (Mapping, io::Error)> {
+        match self.remove() {
+            Ok(()) => {
+                std::mem::forget(self);
+                Ok(())
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        let start: *mut c_void = self.start.as_ptr().cast();
+        let removed = match self.created_by {
+            // SAFETY: the values that mmap returned; the callers own the mapping and do not use it any more.
+            MappingCall::Mmap => unsafe { libc::munmap(start, self.len) },
+            // SAFETY: the value that shmat returned, as above.
+            MappingCall::Shmat => unsafe { libc::shmdt(start) },
+        };
+        checked(removed).map(drop)
+    }
+
     fn sub_range(&self, range: &Range<usize>) -> io::Result<(*mut c_void, usize)> {
         if range.start > range.end || range.end > self.len {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -237,13 +259,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let start: *mut c_void = self.start.as_ptr().cast();
-        match self.created_by {
-            // SAFETY: the values that mmap returned; no reference outlives self.
-            MappingCall::Mmap => unsafe { libc::munmap(start, self.len) },
-            // SAFETY: the value that shmat returned; no reference outlives self.
-            MappingCall::Shmat => unsafe { libc::shmdt(start) },
-        };
+        // Where the kernel refuses, the memory stays: there is no other way to remove it.
+        let _ = self.remove();
     }
 }
 

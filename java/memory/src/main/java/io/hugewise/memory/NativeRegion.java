@@ -64,7 +64,11 @@ record NativeRegion(Libhugewise library, MemorySegment handle, MemorySegment mem
         MemorySegment memory;
         try {
             memory = library.address(handle).reinterpret(options.size(), arena, _ -> {
-                library.release(handle);
+                try {
+                    library.release(handle);
+                } catch (HugeMemoryException _) {
+                    // The kernel refuses to unmap it: the pages are released, and the addresses stay.
+                }
                 Events.release(options);
             });
         } catch (Throwable error) {
