@@ -17,7 +17,7 @@ import java.util.function.LongSupplier;
 
 /// The file of a cache: attached if it matches, otherwise emptied.
 ///
-/// @param reason why a file that was there before was removed; empty if none was
+/// @param reason why a file that was there before is empty, if it is; empty if there was none
 record CacheFile(HugeFile file, String reason) {
     /// Version of everything in the file.
     private static final String FORMAT = "hugewise-cache 4";
@@ -80,7 +80,7 @@ record CacheFile(HugeFile file, String reason) {
         try {
             HugeFile file = HugeFile.open(path, FORMAT);
             if (file.memory().byteSize() == size) {
-                return new CacheFile(file, "");
+                return new CacheFile(file, "its first page is empty");
             }
             reason = "it has " + file.memory().byteSize() + " bytes, and " + size + " are expected";
             file.close();
