@@ -1,5 +1,6 @@
 //! Texts that people bring: logs in any wrapping, and messages about huge pages.
 
+pub mod decoder;
 pub mod lines;
 pub mod messages;
 pub mod near;

@@ -43,6 +43,9 @@ pub fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Resu
                 start = end + 1;
             }
         }
+        if !passing {
+            start += nuls(&buffer[start..filled]);
+        }
         if passing {
             start = filled;
         } else if filled - start > MAX_LINE_BYTES {
@@ -56,12 +59,22 @@ pub fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Resu
 }
 
 fn last(rest: &[u8], passing: bool, line: &mut impl FnMut(&[u8], bool)) {
-    if !rest.is_empty() && !passing {
+    if rest.len() > nuls(rest) && !passing {
         give(rest, line);
     }
 }
 
+/// Number of NUL bytes at the beginning of a line: a log that was truncated while a program wrote it has a hole there.
+#[inline]
+fn nuls(text: &[u8]) -> usize {
+    match text.first() {
+        Some(0) => text.iter().position(|byte| *byte != 0).unwrap_or(text.len()),
+        _ => 0,
+    }
+}
+
 fn give(text: &[u8], line: &mut impl FnMut(&[u8], bool)) {
+    let text = &text[nuls(text)..];
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     line(&text[..text.len().min(MAX_LINE_BYTES)], text.len() > MAX_LINE_BYTES);
 }

@@ -3,6 +3,8 @@
 //! A [`Reader`] turns streams into [`Event`]s and keeps no more than one pause in memory, whatever the size
 //! of the log. [`sets`] orders the files of a rotation, [`summary`] aggregates the events.
 
+#[cfg(test)]
+mod dress_tests;
 mod legacy;
 mod names;
 mod numbers;

@@ -1,10 +1,12 @@
 //! From lines to events: assigns CPU times to pauses, and separates the JVMs of one log.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read},
     mem,
 };
 
+use hugewise_texts::decoder::{self, Layer, Undresser};
 use memchr::memmem;
 
 use super::{
@@ -34,6 +36,9 @@ pub struct Reader {
     /// Operation of the last safepoint with an operation; kept, since most safepoints have the same.
     operation: String,
     legacy: Legacy,
+    undresser: Undresser,
+    /// Whether the line has no layers any more.
+    is_plain: bool,
     known: bool,
     /// Whether a single number of nanoseconds is the uptime; `None` before the first timestamp of a JVM.
     lone_is_uptime: Option<bool>,
@@ -77,10 +82,44 @@ impl Reader {
     pub fn read(&mut self, input: impl Read, sink: &mut impl FnMut(Event<'_>)) -> io::Result<()> {
         self.place = LogPosition { file: self.files, line: 0 };
         self.files += 1;
-        lines::each(input, |line, cut| {
+        let text = decoder::text(input)?;
+        self.undresser.begin(&text.head);
+        self.undresser.note(&text.layers);
+        let ended = lines::each(text, |line, cut| {
             self.place.line += 1;
-            self.line(line, cut, sink);
-        })
+            match self.undresser.is_dressed() && !cut {
+                true => self.undress(line, sink),
+                false => self.line(line, cut, sink),
+            }
+        });
+        let mut undresser = mem::take(&mut self.undresser);
+        undresser.finish(&mut |plain: &[u8]| self.line(plain, false, sink));
+        self.undresser = undresser;
+        ended
+    }
+
+    /// What was taken off the lines.
+    pub fn layers(&self) -> &BTreeSet<Layer> {
+        &self.undresser.layers
+    }
+
+    #[cold]
+    fn undress(&mut self, line: &[u8], sink: &mut impl FnMut(Event<'_>)) {
+        let mut undresser = mem::take(&mut self.undresser);
+        self.is_plain = true;
+        undresser.line(line, &mut |plain: &[u8]| self.line(plain, false, sink));
+        self.is_plain = false;
+        self.undresser = undresser;
+    }
+
+    /// Whether a line that does not parse has layers around a record, which are taken off.
+    #[cold]
+    fn undressed(&mut self, line: &[u8], sink: &mut impl FnMut(Event<'_>)) -> bool {
+        let found = !self.is_plain && self.undresser.finds_record(line);
+        if found {
+            self.undress(line, sink);
+        }
+        found
     }
 
     /// Passes pending events to `sink`: call it after the last stream, and before a stream of another log.
@@ -136,7 +175,7 @@ impl Reader {
         let known = legacy.line(line, self.place, &mut |said| self.legacy(said, line, sink));
         self.legacy = legacy;
         self.known |= known;
-        if !known {
+        if !known && !self.undressed(line, sink) {
             if let Some((decorations, message)) = unified::split_behind(line) {
                 self.message(decorations, message, line, cut, sink);
             }
@@ -194,6 +233,7 @@ impl Reader {
                 }
             }
             ParsedLine::Heap(range) => sink(Event::Heap(range)),
+            ParsedLine::Unreadable(_) if self.undressed(line, sink) => {}
             ParsedLine::Unreadable(what) => {
                 // The line is the damaged end of the pause that has begun: the pause is reported once.
                 if what == "a pause" {

@@ -9,17 +9,14 @@ use std::{
     time::SystemTime,
 };
 
-use flate2::read::MultiGzDecoder;
 use hugewise_linux::sys::file;
+use hugewise_texts::decoder;
 use memchr::memchr;
 
-use super::{Stamp, lines, unified};
+use super::{Stamp, unified};
 
 /// Bytes read at the beginning and the end of a file to find its timestamps.
 const TIMESTAMP_SEARCH_BYTES: u64 = 64 << 10;
-/// Magic bytes of unsupported compression formats, and the programs that decompress them.
-const UNSUPPORTED_FORMATS: [(&[u8], &str); 3] =
-    [(b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
 
 /// Groups files into sets, each sorted by time; the sets keep the order of `files`. Duplicates are dropped.
 pub fn arrange(files: &[PathBuf]) -> Vec<Vec<PathBuf>> {
@@ -57,19 +54,11 @@ pub fn beside(file: &Path) -> Vec<PathBuf> {
 
 /// Opens a file, or standard input for `-`; gzip is decompressed.
 pub fn open(file: &Path) -> io::Result<Box<dyn Read>> {
-    if file == Path::new("-") { plain(io::stdin().lock()) } else { plain(file::open_named(file)?) }
-}
-
-fn plain(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
-    let mut magic = Vec::new();
-    input.by_ref().take(6).read_to_end(&mut magic)?;
-    if let Some((_, cat)) = UNSUPPORTED_FORMATS.iter().find(|(begins, _)| magic.starts_with(begins)) {
-        let advice = format!("this compression format is not supported; try: {cat} FILE | hugewise gclog -");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, advice));
+    if file == Path::new("-") {
+        decoder::open(io::stdin().lock())
+    } else {
+        decoder::open(file::open_named(file)?)
     }
-    let packed = magic.starts_with(b"\x1f\x8b");
-    let whole = io::Cursor::new(magic).chain(input);
-    Ok(if packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
 struct Member {
@@ -186,18 +175,22 @@ fn tail(file: &Path) -> io::Result<impl Read> {
 fn stamps(input: impl Read) -> (Option<Stamp>, Option<Stamp>) {
     let (mut first, mut last) = (None, None);
     // An unreadable file has no timestamps, and is sorted by its number.
-    let _ = lines::each(input, |line, _| {
-        let stamp = match line {
-            [b'[', next, ..] if next.is_ascii_digit() => Stamp::of_decorations(unified::split(line).0, false),
-            [next, ..] if next.is_ascii_digit() => {
-                let end = memchr(b'[', line).unwrap_or(line.len());
-                Stamp::before_text(&line[..end]).0
+    let _ = decoder::each_line(input, |_, lines, _| {
+        for line in lines {
+            let stamp = match &line[..] {
+                [b'[', next, ..] if next.is_ascii_digit() => {
+                    Stamp::of_decorations(unified::split(line).0, false)
+                }
+                [next, ..] if next.is_ascii_digit() => {
+                    let end = memchr(b'[', line).unwrap_or(line.len());
+                    Stamp::before_text(&line[..end]).0
+                }
+                _ => Stamp::default(),
+            };
+            if stamp != Stamp::default() {
+                first.get_or_insert(stamp);
+                last = Some(stamp);
             }
-            _ => Stamp::default(),
-        };
-        if stamp != Stamp::default() {
-            first.get_or_insert(stamp);
-            last = Some(stamp);
         }
     });
     (first, last)

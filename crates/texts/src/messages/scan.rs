@@ -1,7 +1,7 @@
 //! Scans a log of any size for messages, in constant memory.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     io::{self, Read},
 };
 
@@ -10,10 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Family, Message, read};
-use crate::lines;
+use crate::decoder::{self, Layer};
 
-/// Longer lines are cut at this many bytes; messages are at the beginning.
-const LONGEST_LINE: usize = 16 << 10;
 /// Different messages kept; a log with more is not about large pages.
 const MOST_MESSAGES: usize = 1000;
 /// Characters of a line that are kept.
@@ -45,6 +43,8 @@ pub struct ScannedLog {
     pub about_huge_pages: u64,
     /// Lines of which a part was not read: cut, or binary.
     pub unread: u64,
+    /// What was taken off the lines.
+    pub layers: BTreeSet<Layer>,
     /// Programs that the log names.
     programs: Vec<Program>,
 }
@@ -74,7 +74,7 @@ impl ScannedLog {
 /// Reads a log to its end; bytes that are not UTF-8 are replaced.
 pub fn scan(log: impl Read) -> io::Result<ScannedLog> {
     let mut scan = Scan::default();
-    lines::each(log, |line, cut| scan.line(line, cut))?;
+    scan.log.layers = decoder::each_line(log, |line, plain, cut| scan.line(line, plain, cut))?;
     Ok(scan.log)
 }
 
@@ -86,19 +86,31 @@ struct Scan {
 }
 
 impl Scan {
-    fn line(&mut self, line: &[u8], cut: bool) {
-        self.log.lines += 1;
-        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
+    /// Reads the plain lines of a line, or the line itself if they have no message.
+    fn line(&mut self, line: &[u8], plain: &[Vec<u8>], cut: bool) {
+        self.log.lines += u64::from(!line.is_empty() || plain.is_empty());
+        self.log.unread += u64::from(cut);
+        let mut found = false;
+        for text in plain {
+            found |= self.text(text);
+        }
+        if !found && plain.iter().all(|text| text != line) {
+            self.text(line);
+        }
+    }
+
+    /// Reads a text; returns whether it is about huge pages.
+    fn text(&mut self, line: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(line);
         for (program, name) in NAMES {
             if !self.log.names(program) && memmem::find(text.as_bytes(), name.as_bytes()).is_some() {
                 self.log.programs.push(program);
             }
         }
-        self.log.unread += u64::from(cut || line.len() > LONGEST_LINE);
-        if let Some(message) = read(&text) {
-            self.log.about_huge_pages += 1;
-            self.keep(message, &text);
-        }
+        let Some(message) = read(&text) else { return false };
+        self.log.about_huge_pages += 1;
+        self.keep(message, &text);
+        true
     }
 
     fn keep(&mut self, message: Message, text: &str) {

@@ -3,15 +3,18 @@
 pub mod text;
 
 use std::{
-    io::{self, BufRead, BufReader},
+    io::{self, Read},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, sys::file};
-use hugewise_texts::messages::{self, ScannedLog};
+use hugewise_texts::{
+    decoder,
+    messages::{self, ScannedLog},
+};
 
 use crate::{
     NEGATIVE,
@@ -73,10 +76,6 @@ could not be read.";
 /// Exit status if no message reports a failure, and a part of the log was not read.
 const INCOMPLETE: u8 = 2;
 
-/// Magic numbers of compressed files, and the programs that decompress them.
-const COMPRESSED: [(&[u8], &str); 4] =
-    [(b"\x1f\x8b", "zcat"), (b"\x28\xb5\x2f\xfd", "zstdcat"), (b"\xfd7zXZ", "xzcat"), (b"BZh", "bzcat")];
-
 pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(explain.root.as_deref())?;
     let scanned = explain.scan()?;
@@ -108,19 +107,14 @@ impl Explain {
             return Ok(messages::scan(text.as_bytes())?);
         }
         let Some(file) = self.file.as_deref().filter(|file| *file != Path::new("-")) else {
-            return scan_plain(io::stdin().lock(), "FILE").context("cannot read standard input");
+            return scan(io::stdin().lock()).context("cannot read standard input");
         };
         let reading = || format!("cannot read the log {}", file.display());
-        let log = BufReader::with_capacity(1 << 16, file::open_named(file).with_context(reading)?);
-        scan_plain(log, &file.display().to_string()).with_context(reading)
+        scan(file::open_named(file).with_context(reading)?).with_context(reading)
     }
 }
 
-/// Scans a log that is not compressed. `name`: of the file, for the message if it is.
-fn scan_plain(mut log: impl BufRead, name: &str) -> anyhow::Result<ScannedLog> {
-    let beginning = log.fill_buf()?;
-    if let Some((_, cat)) = COMPRESSED.iter().find(|(magic, _)| beginning.starts_with(magic)) {
-        bail!("the log is compressed; run: {cat} {name} | hugewise explain -");
-    }
-    Ok(messages::scan(log)?)
+/// Scans a log, which may be compressed. What is before damage of the compression counts.
+fn scan(log: impl Read) -> anyhow::Result<ScannedLog> {
+    Ok(messages::scan(decoder::open(log)?)?)
 }
