@@ -96,10 +96,10 @@ fn escape_sequences_of_a_log_are_replaced() -> TestResult {
 fn what_cannot_be_read_is_refused_with_a_next_step() -> TestResult {
     let dir = tempfile::tempdir()?;
     let packed = dir.path().join("gc.log.gz");
-    fs::write(&packed, b"\x1f\x8b\x08\0\0\0")?;
+    fs::write(&packed, b"\x28\xb5\x2f\xfd\0\0")?;
     let packed = packed.display().to_string();
     for (args, said) in [
-        (vec![packed.as_str()], "zcat"),
+        (vec![packed.as_str()], "zstdcat"),
         (vec!["/nowhere/gc.log"], "No such file"),
         (vec!["/"], "directory"),
         (vec![], "FILE"),
@@ -193,5 +193,33 @@ fn what_was_not_read_is_counted() -> TestResult {
     assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stdout));
     let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("1 line could not be read in whole"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_text_in_utf_16_is_read() -> TestResult {
+    let (status, said) = explained("zgc-powershell-utf16.log")?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in [
+        "Failed to commit memory (Not enough space)",
+        "Forced to lower max Java heap size",
+        "taken off: UTF-16",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_message_behind_a_hole_and_in_gzip_is_read() -> TestResult {
+    let message = b"Failed to commit memory (Not enough space)\n";
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("log");
+    fs::write(&log, [&[0; 300_000], &message[..]].concat())?;
+    assert_eq!(explain(&[&log.display().to_string()])?.status.code(), Some(1));
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(message)?;
+    fs::write(&log, gzip.finish()?)?;
+    assert_eq!(explain(&[&log.display().to_string()])?.status.code(), Some(1));
     Ok(())
 }

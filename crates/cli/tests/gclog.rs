@@ -283,3 +283,104 @@ fn memory_does_not_grow_with_the_log() -> TestResult {
     }
     Ok(())
 }
+
+fn field(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/field").join(name).display().to_string()
+}
+
+/// Exit status, and the output as one line.
+fn read(names: &[&str]) -> Result<(Option<i32>, String), Box<dyn Error>> {
+    let files: Vec<String> = names.iter().map(|name| field(name)).collect();
+    let ran = gclog(&files.iter().map(String::as_str).collect::<Vec<_>>())?;
+    Ok((ran.status.code(), text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ")))
+}
+
+#[test]
+fn a_log_of_docker_and_of_powershell_has_the_pauses_of_the_plain_log() -> TestResult {
+    let (status, plain) = read(&["oracle-plain.log"])?;
+    assert_eq!(status, Some(1));
+    let table = plain
+        .split_once("pause count")
+        .ok_or("no table")?
+        .1
+        .split_once("SYS > USER")
+        .ok_or("no list")?
+        .0
+        .to_owned();
+    for (name, taken) in
+        [("docker-json-file.log", "JSON"), ("kubectl-powershell-utf16.log", "UTF-16, prefixes")]
+    {
+        let (status, said) = read(&[name])?;
+        assert_eq!(status, Some(1), "{said}");
+        for part in [
+            "6 pauses, 0.908 s in total",
+            "2 pauses have more system",
+            &table.split(" NOTE ").next().unwrap_or_default().trim(),
+        ] {
+            assert!(said.contains(part), "{name} lacks {part}: {said}");
+        }
+        assert!(said.contains(&format!("Taken off the lines before they were read: {taken}")), "{said}");
+        assert!(!said.contains("UNPARSED"), "{said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_line_behind_a_hole_counts() -> TestResult {
+    let (status, said) = read(&["copytruncate-gc.log"])?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in ["4 pauses", "1 pause has more system time", "941 0.080 1.61"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_log_of_cms_with_heaps_names_reclaim_of_nodes() -> TestResult {
+    let (status, said) = read(&["jdk8-cms-heapatgc.log"])?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in ["3 pauses, 11.6 s in total", "vm.zone_reclaim_mode", "NUMA balancing", "total 2 11.5"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pauses_that_wait_are_a_negative_verdict_that_excludes_compaction() -> TestResult {
+    let (status, said) = read(&["gc.log.0", "gc.log.1.current"])?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in [
+        "4 pauses, 22.2 s in total",
+        "2 pauses have far more wall-clock time than CPU time",
+        "15350 0.250 0.050",
+        "Neither compaction nor first touch nor zeroing",
+        "sudo hugewise record",
+        "write of the log",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!said.contains("SYS > USER") && !said.contains("JVMs"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn stalls_of_zgc_are_pauses_of_their_threads() -> TestResult {
+    let (status, said) = read(&["zgc-stalls-swarm.log"])?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in [
+        "9 allocation stalls of threads, 2.21 s in total, at most 403 ms",
+        "Allocation Stall 9 2.21",
+        "query-0413",
+        "gc+phases",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    let ran = gclog(&["--json", &field("zgc-stalls-swarm.log")])?;
+    let json: Value = serde_json::from_slice(&ran.stdout)?;
+    let stalls = &json["stalls"][0];
+    assert_eq!(
+        (&stalls["count"], &stalls["total_seconds"], &stalls["max_seconds"]),
+        (&9.into(), &2.211_318.into(), &0.402_711.into())
+    );
+    Ok(())
+}

@@ -45,6 +45,8 @@ pub enum Event<'a> {
     Pause(Pause<'a>),
     /// A safepoint of any VM operation, collections included.
     Safepoint(Safepoint<'a>),
+    /// A thread waited for the collector: of ZGC and Shenandoah, the pauses that matter to it.
+    Stall(Stall<'a>),
     /// The collector finished an initialization step. After the last one the heap is ready, pre-touch
     /// included.
     Init(Stamp),
@@ -102,7 +104,23 @@ impl Cpu {
     pub fn sys_exceeds_user(self) -> bool {
         self.sys_ns > self.user_ns && self.sys_ns >= MIN_SYS_NS
     }
+
+    /// Least time in which no thread of the pause ran: wall-clock time without user and system time, and without what
+    /// rounding can hide.
+    pub fn waiting_ns(self, duration_ns: u64) -> u64 {
+        let ran_ns = self.user_ns.saturating_add(self.sys_ns);
+        duration_ns.saturating_sub(ran_ns).saturating_sub(2 * CPU_TICK_NS)
+    }
+
+    /// Whether at least half of the pause is waiting.
+    pub fn waits(self, duration_ns: u64) -> bool {
+        let waiting_ns = self.waiting_ns(duration_ns);
+        waiting_ns >= MIN_WAITING_NS && waiting_ns >= duration_ns / 2
+    }
 }
+
+/// Shortest waiting that is reported, in nanoseconds.
+const MIN_WAITING_NS: u64 = 5 * CPU_TICK_NS;
 
 /// A stop of all Java threads for a VM operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,6 +135,20 @@ pub struct Safepoint<'a> {
     pub time_to_safepoint_ns: Option<u64>,
     /// Time to safepoint, operation and resumption.
     pub total_ns: u64,
+}
+
+/// A wait of one thread for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall<'a> {
+    pub place: LogPosition,
+    /// Index of the JVM in the log, from 0.
+    pub run: u32,
+    /// `Allocation Stall`, `Relocation Stall` or `Allocation Pacing`.
+    pub kind: &'static str,
+    /// Name of the thread.
+    pub thread: &'a str,
+    pub end: Stamp,
+    pub duration_ns: u64,
 }
 
 /// A line that does not parse.

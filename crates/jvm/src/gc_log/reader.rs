@@ -10,7 +10,7 @@ use hugewise_texts::decoder::{self, Layer, Undresser};
 use memchr::memmem;
 
 use super::{
-    Cpu, Event, LogPosition, Pause, Safepoint, Stamp, Unparsed,
+    Cpu, Event, LogPosition, Pause, Safepoint, Stall, Stamp, Unparsed,
     legacy::{self, Legacy},
     lines,
     names::{Name, short},
@@ -225,6 +225,14 @@ impl Reader {
             ParsedLine::Stopped(stop) => {
                 let stamp = self.stamp(decorations);
                 self.stopped(stop, stamp, sink);
+            }
+            ParsedLine::Stalled { kind, thread, duration_ns } => {
+                let end = self.stamp(decorations);
+                self.known = true;
+                self.run.seen = true;
+                let thread = &String::from_utf8_lossy(thread);
+                let (place, run) = (self.place, self.run.number);
+                sink(Event::Stall(Stall { place, run, kind, thread, end, duration_ns }));
             }
             ParsedLine::Starts => {
                 self.known = true;

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::{Cpu, Event, LogPosition, Pause, Safepoint, Stamp, Unparsed, timeline::Timeline};
+use super::{Cpu, Event, LogPosition, Pause, Safepoint, Stall, Stamp, Unparsed, timeline::Timeline};
 
 /// Kinds of pauses kept; further kinds are counted as one. A JVM has at most about 24.
 const MAX_KINDS: usize = 40;
@@ -25,7 +25,13 @@ pub struct Summary {
     pub nested: u64,
     pub safepoints: Safepoints,
     /// Pauses with sys > user.
-    pub sys_heavy_pauses: SysHeavyPauses,
+    pub sys_heavy_pauses: ListedPauses,
+    /// Pauses whose threads mostly waited: wall-clock time above user and system time.
+    pub waiting_pauses: ListedPauses,
+    /// Waits of single threads by kind.
+    pub stalls: Vec<(&'static str, Durations)>,
+    /// The longest of them.
+    pub worst_stalls: Vec<WorstStall>,
     /// Number of lines that resemble a pause, CPU time or a safepoint, and do not parse.
     pub unread: u64,
     /// The first 20 of them.
@@ -73,21 +79,33 @@ pub struct WorstSafepoint {
     pub place: LogPosition,
 }
 
-/// Pauses with sys > user.
+/// A wait of one thread for memory.
+#[derive(Clone, Debug)]
+pub struct WorstStall {
+    pub kind: &'static str,
+    pub thread: String,
+    pub end: Stamp,
+    pub duration_ns: u64,
+    pub place: LogPosition,
+}
+
+/// Pauses of one sort, and the worst of them.
 #[derive(Debug, Default)]
-pub struct SysHeavyPauses {
+pub struct ListedPauses {
     pub count: u64,
     /// Sum of their durations.
     pub total_ns: u64,
     /// Sum of their CPU times.
     pub cpu: Cpu,
-    /// Those with the most system time.
-    pub worst: Vec<SysHeavyPause>,
+    /// Sum of their times in which no thread ran, at least.
+    pub waiting_ns: u64,
+    /// Those with the most system time, or waiting.
+    pub worst: Vec<ListedPause>,
 }
 
-/// A pause with sys > user.
+/// A pause that is listed.
 #[derive(Clone, Debug)]
-pub struct SysHeavyPause {
+pub struct ListedPause {
     /// `Young (Normal)`.
     pub kind: String,
     /// Cause of the collection, such as `System.gc()`; `None` if the log has no cause.
@@ -95,6 +113,8 @@ pub struct SysHeavyPause {
     pub start: Stamp,
     pub duration_ns: u64,
     pub cpu: Cpu,
+    /// What the list is sorted by: system time or waiting, in nanoseconds.
+    size_ns: u64,
     pub place: LogPosition,
     /// Index of the JVM in the log, from 0.
     pub run: u32,
@@ -115,6 +135,7 @@ impl Summary {
         match event {
             Event::Pause(pause) => self.pause(pause),
             Event::Safepoint(safepoint) => self.safepoints.add(safepoint),
+            Event::Stall(stall) => self.stall(stall),
             Event::Unparsed(unread) => self.unread(unread),
             Event::Init(_) | Event::Heap(_) => {}
         }
@@ -142,7 +163,10 @@ impl Summary {
         } else {
             self.timeline.add(pause);
             if let Some(cpu) = pause.cpu.filter(|cpu| cpu.sys_exceeds_user()) {
-                self.sys_heavy_pauses.add(pause, cpu);
+                self.sys_heavy_pauses.add(pause, cpu, cpu.sys_ns);
+            }
+            if let Some(cpu) = pause.cpu.filter(|cpu| cpu.waits(pause.duration_ns)) {
+                self.waiting_pauses.add(pause, cpu, cpu.waiting_ns(pause.duration_ns));
             }
         }
         let kind = self.kind(pause.kind);
@@ -165,6 +189,31 @@ impl Summary {
             self.kinds.len() - 1
         });
         &mut self.kinds[at]
+    }
+
+    fn stall(&mut self, stall: &Stall<'_>) {
+        let found = self.stalls.iter().position(|(kind, _)| *kind == stall.kind).unwrap_or_else(|| {
+            self.stalls.push((stall.kind, Durations::default()));
+            self.stalls.len() - 1
+        });
+        self.stalls[found].1.add(stall.duration_ns);
+        keep_worst(
+            &mut self.worst_stalls,
+            stall.duration_ns,
+            |worst| worst.duration_ns,
+            || WorstStall {
+                kind: stall.kind,
+                thread: stall.thread.chars().take(MAX_UNPARSED_BYTES).collect(),
+                end: stall.end,
+                duration_ns: stall.duration_ns,
+                place: stall.place,
+            },
+        );
+    }
+
+    /// Whether the log shows pauses or stalls whose time is not the work of the collector in user space.
+    pub fn is_negative(&self) -> bool {
+        self.sys_heavy_pauses.count > 0 || self.waiting_pauses.count > 0 || !self.stalls.is_empty()
     }
 
     fn unread(&mut self, unread: &Unparsed<'_>) {
@@ -227,16 +276,19 @@ impl Safepoints {
     }
 }
 
-impl SysHeavyPauses {
-    fn add(&mut self, pause: &Pause<'_>, cpu: Cpu) {
+impl ListedPauses {
+    /// `size`: system time, or waiting.
+    fn add(&mut self, pause: &Pause<'_>, cpu: Cpu, size_ns: u64) {
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(pause.duration_ns);
         self.cpu.add(cpu);
+        self.waiting_ns = self.waiting_ns.saturating_add(cpu.waiting_ns(pause.duration_ns));
         keep_worst(
             &mut self.worst,
-            cpu.sys_ns,
-            |worst| worst.cpu.sys_ns,
-            || SysHeavyPause {
+            size_ns,
+            |worst| worst.size_ns,
+            || ListedPause {
+                size_ns,
                 kind: pause.kind.to_owned(),
                 cause: pause.cause.map(str::to_owned),
                 start: pause.start,

@@ -28,6 +28,8 @@ pub(super) enum ParsedLine<'a> {
     Stopped(ParsedSafepoint<'a>),
     /// Operation of a safepoint of JDK 9 to 12 that begins.
     Stopping(&'a [u8]),
+    /// A wait of a thread for memory.
+    Stalled { kind: &'static str, thread: &'a [u8], duration_ns: u64 },
     /// First message of a JVM: its collector.
     Starts,
     /// Address range of the heap.
@@ -92,7 +94,12 @@ pub(super) fn is_detail(message: &[u8]) -> bool {
     match &id[end + 1..] {
         [b' ', _, b':', ..] => false,
         [b' ', rest @ ..] => {
-            !(rest.starts_with(b"Pause ") || rest.starts_with(b"User=") || rest.starts_with(b"Concurrent"))
+            !(rest.starts_with(b"Pause ")
+                || rest.starts_with(b"User=")
+                || rest.starts_with(b"Concurrent")
+                || rest.starts_with(b"Allocation Stall (")
+                || rest.starts_with(b"Relocation Stall (")
+                || rest.trim_ascii_start().first().is_some_and(u8::is_ascii_digit))
         }
         _ => false,
     }
@@ -113,8 +120,42 @@ pub(super) fn read(message: &[u8]) -> ParsedLine<'_> {
         Some(b'U') if message.starts_with(b"Using ") && Collector::is_named(&message[6..]) => {
             ParsedLine::Starts
         }
+        Some(b'A' | b'R') => stall(message),
+        Some(b' ' | b'0'..=b'9') => pacing(message),
         Some(b'H') => heap(message).map_or(ParsedLine::Other, ParsedLine::Heap),
         _ => ParsedLine::Other,
+    }
+}
+
+/// `Allocation Stall (main) 315.305ms` of ZGC.
+fn stall(message: &[u8]) -> ParsedLine<'_> {
+    for (kind, begins) in
+        [("Allocation Stall", &b"Allocation Stall ("[..]), ("Relocation Stall", b"Relocation Stall (")]
+    {
+        let Some(rest) = message.strip_prefix(begins) else { continue };
+        let parsed = near::last_position(rest, b')').and_then(|end| {
+            let duration = rest[end + 1..].trim_ascii().strip_suffix(b"ms")?;
+            Some((&rest[..end], nanos(duration, MILLISECOND_EXPONENT)?))
+        });
+        return match parsed {
+            Some((thread, duration_ns)) => ParsedLine::Stalled { kind, thread, duration_ns },
+            None => ParsedLine::Unreadable("a stall"),
+        };
+    }
+    ParsedLine::Other
+}
+
+/// `   12 of  1234 ms (  1.0%): main` of Shenandoah's pacing: the time that a thread waited in a cycle.
+fn pacing(message: &[u8]) -> ParsedLine<'_> {
+    let parsed = digits(message.trim_ascii_start()).and_then(|(ms, rest)| {
+        let (_, rest) = digits(rest.strip_prefix(b" of ")?.trim_ascii_start())?;
+        let rest = rest.strip_prefix(b" ms (")?;
+        let thread = &rest[memmem::find(rest, b"%): ")? + 4..];
+        (ms > 0 && !thread.starts_with(b"<")).then_some((thread, ms.checked_mul(1_000_000)?))
+    });
+    match parsed {
+        Some((thread, duration_ns)) => ParsedLine::Stalled { kind: "Allocation Pacing", thread, duration_ns },
+        None => ParsedLine::Other,
     }
 }
 
@@ -134,6 +175,10 @@ fn collection(message: &[u8]) -> Option<ParsedLine<'_>> {
         b'U' if rest.starts_with(b"User=") => match cpu(rest) {
             Some(cpu) => ParsedLine::Cpu { gc_id, cpu },
             None => ParsedLine::Unreadable("the CPU time of a collection"),
+        },
+        b'A' | b'R' | b' ' | b'0'..=b'9' => match (stall(rest), pacing(rest)) {
+            (ParsedLine::Other, paced) => paced,
+            (stalled, _) => stalled,
         },
         b'C' if rest.starts_with(b"Concurrent") && rest.ends_with(b"ms") => ParsedLine::Concurrent { gc_id },
         _ => ParsedLine::Other,

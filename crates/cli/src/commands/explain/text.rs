@@ -26,6 +26,8 @@ pub struct ExplainReport {
     about_huge_pages: u64,
     /// Number of lines of which a part could not be read.
     unread_lines: u64,
+    /// What was taken off the lines before they were read, such as `JSON`.
+    decoded: Vec<&'static str>,
 }
 
 impl ExplainReport {
@@ -37,6 +39,7 @@ impl ExplainReport {
             left_out: scanned.left_out,
             about_huge_pages: scanned.about_huge_pages,
             unread_lines: scanned.unread,
+            decoded: scanned.layers.iter().map(|layer| layer.name()).collect(),
         }
     }
 
@@ -89,6 +92,9 @@ fn counts(report: &ExplainReport) -> String {
     );
     if report.unread_lines > 0 {
         said += &format!("; {} could not be read in whole", counted(report.unread_lines, "line"));
+    }
+    if !report.decoded.is_empty() {
+        said += &format!("; taken off: {}", report.decoded.join(", "));
     }
     said + "."
 }

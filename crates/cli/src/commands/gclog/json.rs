@@ -71,6 +71,12 @@ struct LogTotals {
     safepoints: SafepointRows,
     /// Pauses with more system time than user time.
     sys_above_user: SysAboveUserRow,
+    /// Pauses in which no thread ran for at least half of the time.
+    waiting: WaitingRow,
+    /// Waits of single threads for memory, by kind.
+    stalls: Vec<StallRow>,
+    /// What was taken off the lines before they were read.
+    decoded: Vec<&'static str>,
     /// Number of lines that look like a pause but could not be parsed.
     unread_lines: u64,
     /// The first of these lines.
@@ -136,6 +142,23 @@ struct SysAboveUserRow {
     duration_seconds: f64,
     user_seconds: f64,
     sys_seconds: f64,
+}
+
+/// Totals of the pauses that mostly wait.
+#[derive(Serialize, JsonSchema)]
+struct WaitingRow {
+    pauses: u64,
+    duration_seconds: f64,
+    /// Least time in which no thread ran, in seconds.
+    waiting_seconds: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct StallRow {
+    /// `Allocation Stall`, `Relocation Stall` or `Allocation Pacing`.
+    kind: &'static str,
+    #[serde(flatten)]
+    durations: DurationRow,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -226,6 +249,17 @@ fn rest(log: &Log, clock: Option<Clock>) -> LogTotals {
             user_seconds: seconds(summary.sys_heavy_pauses.cpu.user_ns),
             sys_seconds: seconds(summary.sys_heavy_pauses.cpu.sys_ns),
         },
+        waiting: WaitingRow {
+            pauses: summary.waiting_pauses.count,
+            duration_seconds: seconds(summary.waiting_pauses.total_ns),
+            waiting_seconds: seconds(summary.waiting_pauses.waiting_ns),
+        },
+        stalls: summary
+            .stalls
+            .iter()
+            .map(|(kind, stalls)| StallRow { kind, durations: durations(stalls) })
+            .collect(),
+        decoded: log.decoded.clone(),
         unread_lines: summary.unread,
         unread: summary
             .unread_lines

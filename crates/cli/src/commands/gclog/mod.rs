@@ -32,7 +32,8 @@ use crate::{
 /// List the pauses of GC logs, and those with more system time than user time
 ///
 /// Reads logs of JDK 8 to 25 of any size and with any decorations, also rotated, compressed by gzip,
-/// truncated or damaged. A log does not contain the cause of system time; the report lists actions that
+/// truncated or damaged, in UTF-16, JSON, logfmt or CSV, with prefixes of container runtimes, syslog or
+/// the journal, and with escape sequences. A log does not contain the cause of system time; the report lists actions that
 /// find it.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
@@ -64,8 +65,8 @@ Examples:
 
 No setting is changed.
 
-Exit status: 0 success; 1 there are pauses with more system time than user time; 2 usage error, or
-no GC log could be read.";
+Exit status: 0 success; 1 there are pauses with more system time than user time, pauses that mostly
+wait, or stalls of threads; 2 usage error, or no GC log could be read.";
 
 pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     gclog.check_arguments()?;
@@ -90,6 +91,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         }
         reader.finish(&mut take);
     }
+    let decoded = reader.layers();
     drop(bar);
     if let Some(error) = broken {
         return Err(error.into());
@@ -101,6 +103,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         log.files.join(", ")
     );
     log.jvms = reader.runs();
+    log.decoded = decoded.iter().map(|layer| layer.name()).collect();
     log.summary = summary;
     match rows {
         Some(rows) => rows.end(&log)?,
@@ -108,7 +111,7 @@ pub fn run(gclog: &Gclog, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         None => print_styled(&text::text(&log, terminal)?, terminal)?,
     }
     file::write_report(gclog.html.as_deref(), || page::html(&log), "")?;
-    Ok(if log.summary.sys_heavy_pauses.count > 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
+    Ok(if log.summary.is_negative() { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
 }
 
 impl Gclog {

@@ -1,6 +1,6 @@
 //! The pauses of a log as a self-contained HTML page.
 
-use hugewise_jvm::gc_log::summary::{PauseKind, SysHeavyPause, UnparsedLine, WorstSafepoint};
+use hugewise_jvm::gc_log::summary::{ListedPause, PauseKind, Summary, UnparsedLine, WorstSafepoint};
 use serde::Serialize;
 
 use super::{plot, reports::Log, words};
@@ -83,7 +83,7 @@ fn page(log: &Log) -> anyhow::Result<Page> {
             .map(|(name, durations)| Row { name: name.to_owned(), figures: words::figures(durations).into() })
             .collect(),
         slow: slow(log),
-        meaning: if summary.sys_heavy_pauses.count > 0 { words::verdict(summary) } else { Vec::new() },
+        meaning: meaning(summary),
         sys_above_user: sys_above_user(log),
         steps: words::actions(),
         unread_lines: summary.unread,
@@ -124,7 +124,7 @@ fn slow(log: &Log) -> Vec<Slow> {
 }
 
 fn sys_above_user(log: &Log) -> Vec<SysAboveUserRow> {
-    let row = |pause: &SysHeavyPause| SysAboveUserRow {
+    let row = |pause: &ListedPause| SysAboveUserRow {
         kind: plain(&pause.kind),
         cause: pause.cause.as_deref().map(plain).unwrap_or_default(),
         figures: words::pause_figures(pause),
@@ -140,4 +140,16 @@ fn unread(log: &Log) -> Vec<Unread> {
         text: plain(&line.text),
     };
     log.summary.unread_lines.iter().map(row).collect()
+}
+
+/// The verdicts.
+fn meaning(summary: &Summary) -> Vec<String> {
+    let mut said = Vec::new();
+    if summary.sys_heavy_pauses.count > 0 {
+        said.extend(words::verdict(summary));
+    }
+    if summary.waiting_pauses.count > 0 {
+        said.extend(words::waiting(&summary.waiting_pauses));
+    }
+    said
 }

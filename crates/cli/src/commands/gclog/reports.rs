@@ -10,6 +10,8 @@ pub struct Log {
     pub unnamed: Vec<String>,
     /// Files that could not be read to their end, with the reason.
     pub ended_early: Vec<String>,
+    /// What was taken off the lines, such as `JSON`.
+    pub decoded: Vec<&'static str>,
     /// Number of JVMs that logged a pause or a safepoint.
     pub jvms: u32,
     pub summary: Summary,

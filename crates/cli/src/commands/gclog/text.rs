@@ -3,7 +3,7 @@
 use std::fmt;
 
 use comfy_table::Table;
-use hugewise_jvm::gc_log::summary::{PauseKind, SysHeavyPause};
+use hugewise_jvm::gc_log::summary::{ListedPause, PauseKind};
 
 use super::{reports::Log, words};
 use crate::output::{
@@ -35,7 +35,9 @@ pub fn text(log: &Log, terminal: &Terminal) -> Result<String, fmt::Error> {
     }
     page.section("NOTE", &words::remarks(log))?;
     safepoints(&mut page, log)?;
+    stalls(&mut page, log)?;
     sys_above_user(&mut page, log, terminal)?;
+    waiting(&mut page, log, terminal)?;
     unread(&mut page, log, terminal)?;
     Ok(page.into_text())
 }
@@ -108,8 +110,12 @@ fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::R
     page.line("SYS > USER", terminal.warn(&said))?;
     page.table(&worst(log, &sys_above_user.worst))?;
     page.section("VERDICT", &words::verdict(&log.summary))?;
+    steps(page, &words::actions(), terminal)
+}
+
+fn steps(page: &mut Page<'_>, steps: &[words::NextStep], terminal: &Terminal) -> fmt::Result {
     page.line("", "")?;
-    for (n, step) in words::actions().iter().enumerate() {
+    for (n, step) in steps.iter().enumerate() {
         let title = terminal.bold(&format!("{}. {}", n + 1, step.what));
         page.line(if n == 0 { "ACTIONS" } else { "" }, title)?;
         if let Some(command) = step.command {
@@ -120,7 +126,50 @@ fn sys_above_user(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::R
     Ok(())
 }
 
-fn worst(log: &Log, sys_above_user: &[SysHeavyPause]) -> Table {
+/// Pauses that mostly wait.
+fn waiting(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
+    let waiting = &log.summary.waiting_pauses;
+    if waiting.count == 0 {
+        return Ok(());
+    }
+    page.line("", "")?;
+    let said = match waiting.count {
+        1 => "1 pause has far more wall-clock time than CPU time".to_owned(),
+        n => format!("{} pauses have far more wall-clock time than CPU time; longest waits:", count(n)),
+    };
+    page.line("WAITING", terminal.warn(&said))?;
+    page.table(&worst(log, &waiting.worst))?;
+    page.section("VERDICT", &words::waiting(waiting))?;
+    steps(page, &words::waiting_actions(), terminal)
+}
+
+/// Waits of single threads.
+fn stalls(page: &mut Page<'_>, log: &Log) -> fmt::Result {
+    if log.summary.stalls.is_empty() {
+        return Ok(());
+    }
+    let mut table = table(&["stalls of threads", "count", "total s", "p50 ms", "p99 ms", "max ms"]);
+    for (kind, durations) in &log.summary.stalls {
+        let mut row = vec![(*kind).to_owned()];
+        row.extend(words::figures(durations));
+        table.add_row(row);
+    }
+    page.line("", "")?;
+    page.table(&table)?;
+    for (n, worst) in log.summary.worst_stalls.iter().take(MAX_SLOW_SAFEPOINTS).enumerate() {
+        let at = words::whereabouts(log, worst.end, worst.place);
+        let said = format!("{} ms of {}, {at}", milliseconds(worst.duration_ns), plain(&worst.thread));
+        page.line(if n == 0 { "LONGEST" } else { "" }, said)?;
+    }
+    page.wrapped(
+        "",
+        "The heap was full before the collector had freed memory: raise -Xmx, or -XX:ConcGCThreads and \
+         -XX:ZAllocationSpikeTolerance. First touch of new heap memory delays the collector too: -XX:+AlwaysPreTouch \
+         with -Xms equal to -Xmx.",
+    )
+}
+
+fn worst(log: &Log, sys_above_user: &[ListedPause]) -> Table {
     let mut table = table(&["pause", "ms", "user s", "sys s", "real s", "where"]);
     for pause in sys_above_user {
         let mut row = vec![shortened(&plain(&pause.kind), MAX_KIND_CHARS)];
@@ -141,7 +190,9 @@ fn unread(page: &mut Page<'_>, log: &Log, terminal: &Terminal) -> fmt::Result {
         1 => "1 line looks like a pause but could".to_owned(),
         n => format!("{} lines look like a pause but could", count(n)),
     };
-    page.wrapped("UNPARSED", &format!("{lines} not be parsed: truncated or damaged"))?;
+    let ends_are_missing = summary.unread_lines.iter().all(|line| line.what.ends_with("without its end"));
+    let why = if ends_are_missing { "truncated" } else { "damaged, or in an unknown form" };
+    page.wrapped("UNPARSED", &format!("{lines} not be parsed: {why}"))?;
     for line in summary.unread_lines.iter().take(MAX_UNPARSED_LINES) {
         let text = plain(&line.text);
         let text = match text.as_str() {

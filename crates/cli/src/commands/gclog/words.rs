@@ -2,7 +2,7 @@
 
 use hugewise_jvm::gc_log::{
     Cpu, LogPosition, Stamp,
-    summary::{Durations, PauseKind, Summary, SysHeavyPause},
+    summary::{Durations, ListedPause, ListedPauses, PauseKind, Summary},
 };
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub fn cpu_figures(kind: &PauseKind) -> [String; 3] {
 }
 
 /// Duration in milliseconds; user, system and real time in seconds.
-pub fn pause_figures(pause: &SysHeavyPause) -> [String; 4] {
+pub fn pause_figures(pause: &ListedPause) -> [String; 4] {
     let Cpu { user_ns, sys_ns, real_ns } = pause.cpu;
     [milliseconds(pause.duration_ns), seconds(user_ns), seconds(sys_ns), seconds(real_ns)]
 }
@@ -76,6 +76,14 @@ pub fn totals(log: &Log) -> Vec<String> {
         0 => "no pause".to_owned(),
         _ => format!("{}, {} s in total", counted(pauses, "pause"), seconds(total_ns)),
     }];
+    for (kind, durations) in &summary.stalls {
+        let stalls = counted(durations.count, &kind.to_lowercase());
+        said.push(format!(
+            "{stalls} of threads, {} s in total, at most {} ms",
+            seconds(durations.total_ns),
+            milliseconds(durations.max_ns)
+        ));
+    }
     if summary.with_cpu() > 0 {
         said[0] += &format!(" · {}", self::cpu(cpu));
     }
@@ -108,6 +116,16 @@ pub fn remarks(log: &Log) -> Vec<String> {
         let nested = counted(summary.nested, "pause");
         said.push(format!("{nested} within another pause: listed in the rows, counted once in the totals."));
     }
+    if !summary.stalls.is_empty() {
+        said.push(
+            "A stall is a pause of one thread: it waited until the collector had freed memory. ZGC logs its own pauses, \
+             which are short, only with -Xlog:gc* or -Xlog:gc,gc+phases."
+                .to_owned(),
+        );
+    }
+    if !log.decoded.is_empty() {
+        said.push(format!("Taken off the lines before they were read: {}.", log.decoded.join(", ")));
+    }
     said.extend(log.ended_early.iter().map(|text| plain(text)));
     if let [first, ..] = &log.unnamed[..] {
         let more = match log.unnamed.len() {
@@ -132,7 +150,8 @@ pub fn verdict(summary: &Summary) -> Vec<String> {
             seconds(sys_above_user.total_ns),
         ),
         "Possible causes are direct compaction for huge pages, first touch of base pages while the heap grows, \
-         zeroing of huge pages, and reclaim or swap. They look the same in a log, which counts CPU time for the \
+         zeroing of huge pages, reclaim or swap, also of one NUMA node while others have free memory \
+         (vm.zone_reclaim_mode), and NUMA balancing. They look the same in a log, which counts CPU time for the \
          whole process in steps of 10 ms: the cause is unknown."
             .to_owned(),
     ];
@@ -143,6 +162,42 @@ pub fn verdict(summary: &Summary) -> Vec<String> {
         said.push(format!("{} of these pauses began in the first tenth of the time.", count(early)));
     }
     said
+}
+
+/// The verdict on pauses that mostly wait.
+pub fn waiting(waiting: &ListedPauses) -> Vec<String> {
+    let Cpu { user_ns, sys_ns, .. } = waiting.cpu;
+    vec![
+        format!(
+            "{}, {} s in total, used {} s of CPU time: for at least {} s no thread of the JVM ran. Neither compaction nor \
+             first touch nor zeroing of huge pages is the cause: they cost system time.",
+            counted(waiting.count, "pause"),
+            seconds(waiting.total_ns),
+            seconds(user_ns.saturating_add(sys_ns)),
+            seconds(waiting.waiting_ns),
+        ),
+        "Possible causes are a write of the log to a busy disk, pages read from swap or a file, a stopped or \
+         throttled container (freezer, CPU quota), and a virtual machine that its host stopped or that waited for a CPU \
+         (steal)."
+            .to_owned(),
+    ]
+}
+
+/// Actions for pauses that mostly wait.
+pub fn waiting_actions() -> [NextStep; 2] {
+    [
+        NextStep {
+            what: "Exclude the log's disk and swap",
+            command: Some("vmstat 1"),
+            says: "Write the log to memory (-Xlog:gc*:file=/dev/shm/gc.log), and look at si, wa and st while such pauses occur; \
+                   cpu.stat of the control group counts nr_throttled.",
+        },
+        NextStep {
+            what: "Record the cause",
+            command: Some("sudo hugewise record -o pauses.rec PID"),
+            says: "'hugewise report pauses.rec' names the waits of each pause that the kernel accounts for.",
+        },
+    ]
 }
 
 /// An action that finds the cause.

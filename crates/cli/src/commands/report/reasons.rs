@@ -90,6 +90,12 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
         VerdictReason::Nothing if explanation.totals.pauses == 0 => {
             vec!["The recording has no pause of a JVM.".to_owned()]
         }
+        VerdictReason::Nothing if mostly_waits(explanation) => vec![
+            "The collector used little CPU time in the pauses: its threads mostly waited, for something that was not \
+             recorded. Possible causes are a write of the log to a busy disk, pages read from a file, a stopped or \
+             throttled container, and a virtual machine that its host stopped."
+                .to_owned(),
+        ],
         VerdictReason::Nothing if explanation.totals.split.user_ns.is_some() => {
             vec!["The pauses are mostly the collector's own work in user space.".to_owned()]
         }
@@ -122,6 +128,14 @@ pub fn why(explanation: &Attribution) -> Vec<String> {
                 .to_owned(),
         ],
     }
+}
+
+/// Whether the CPU time and the recorded waits of the pauses explain less than half of them.
+fn mostly_waits(explanation: &Attribution) -> bool {
+    let totals = &explanation.totals;
+    let Some(user_ns) = totals.split.user_ns else { return false };
+    let ran_ns = user_ns.saturating_add(totals.split.other_system_ns.unwrap_or(0));
+    ran_ns.saturating_add(totals.stalled_ns) < totals.paused_ns / 2
 }
 
 /// The bounds of the time of first touch in pauses, as a sentence.
