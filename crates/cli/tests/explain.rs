@@ -223,3 +223,26 @@ fn a_message_behind_a_hole_and_in_gzip_is_read() -> TestResult {
     assert_eq!(explain(&[&log.display().to_string()])?.status.code(), Some(1));
     Ok(())
 }
+
+#[test]
+fn a_crash_file_is_explained_by_its_own_facts() -> TestResult {
+    let (status, said) = explained("hs_err-solr-sigbus.log")?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in [
+        "started with -XX:+UseLargePages",
+        "1024 pages of 2MiB, 1024 free, 978 reserved",
+        "a limit of the control group",
+        "SOLR_OPTS=-XX:-UseLargePages",
+        "hugepages-SIZE",
+        "in the file",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!said.contains("this shell"), "{said}");
+    let (status, said) = explained("hs_err-commit-pool-took-memory.log")?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in ["2663 idle pages withhold 5.2GiB of 7.8GiB", "apply --pool 2MiB=0", "but a surplus"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    Ok(())
+}

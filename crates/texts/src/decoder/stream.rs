@@ -113,15 +113,16 @@ enum Order {
 
 /// Byte order, if the text is UTF-16: by its mark, or as every second byte is NUL.
 fn utf16(head: &[u8]) -> Option<Order> {
-    match head {
-        [0xff, 0xfe, ..] => return Some(Order::Little),
-        [0xfe, 0xff, ..] => return Some(Order::Big),
-        _ => {}
-    }
     // A run of NULs is none: copytruncate leaves one.
     let sample = &head[..head.len().min(4096) & !1];
     let nuls = |at: usize| sample.iter().skip(at).step_by(2).filter(|byte| **byte == 0).count();
     let (even, odd, half) = (nuls(0), nuls(1), sample.len() / 2);
+    // Logs are mostly ASCII: a mark without NULs is of something else.
+    match head {
+        [0xff, 0xfe, ..] if odd * 3 >= half => return Some(Order::Little),
+        [0xfe, 0xff, ..] if even * 3 >= half => return Some(Order::Big),
+        _ => {}
+    }
     match half >= 4 {
         true if odd * 10 >= half * 8 && even * 10 <= half => Some(Order::Little),
         true if even * 10 >= half * 8 && odd * 10 <= half => Some(Order::Big),

@@ -22,6 +22,12 @@ impl Explainer<'_> {
     /// Readings that concern the message; may be empty.
     pub(super) fn evidence(&self) -> Vec<String> {
         let facts = self.facts;
+        if matches!(self.found.message.family, Family::BusError | Family::CommitMemory) {
+            let captured = self.captured();
+            if !captured.is_empty() {
+                return captured;
+            }
+        }
         match self.found.message.family {
             Family::PoolEmpty
             | Family::PoolShort
@@ -34,6 +40,7 @@ impl Explainer<'_> {
             | Family::ProgramPool
             | Family::NoNode => self.pool_evidence(),
             Family::BusError | Family::ContainerLimit => self.limit_evidence(),
+            Family::CommitMemory => Vec::new(),
             Family::SharedMemory if self.found.message.errno == Some(ENOMEM) => self.pool_evidence(),
             Family::SharedMemory | Family::MemlockRule => vec![
                 reported("vm.hugetlb_shm_group", &facts.limits.hugetlb_shm_group, SHM_GROUP),

@@ -9,7 +9,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Family, FoundMessage, Harm, Program, ScannedLog};
+use super::{Family, FoundMessage, Harm, ScannedLog};
 
 /// Explanation of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,7 +56,7 @@ fn held_by(size: PageSize, pages: u64) -> Bytes {
 /// A message, the other messages of its log, and the machine.
 pub(super) struct Explainer<'a> {
     pub(super) found: &'a FoundMessage,
-    log: &'a ScannedLog,
+    pub(super) log: &'a ScannedLog,
     pub(super) facts: &'a Facts,
     planned: Option<&'a [Action]>,
 }
@@ -232,14 +232,8 @@ impl Explainer<'_> {
                     "Compact free memory and try again; a pool reserved at boot (hugepages=) does not depend on fragmentation",
                 ),
             ),
-            Family::BusError => (
-                "The process touched memory that the kernel could not provide. With huge pages the usual cause is \
-                 a control group (container) whose hugetlb limit is smaller than the mapping: mmap succeeds, and \
-                 the first touch above the limit kills the process. Other causes: a truncated mapped file, a full \
-                 /dev/shm."
-                    .into(),
-                Action::new(self.bus_error_remedy()),
-            ),
+            Family::BusError => self.bus_error(),
+            Family::CommitMemory => self.commit(),
             Family::OutOfMemory => self.out_of_memory(size, &pages_of),
             Family::MemlockRule => (
                 "A process was allowed SysV shared memory on huge pages by its RLIMIT_MEMLOCK, which the kernel \
@@ -292,27 +286,6 @@ impl Explainer<'_> {
         ]
         .iter()
         .fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
-    }
-
-    /// How to avoid SIGBUS, for the program of the log.
-    fn bus_error_remedy(&self) -> &'static str {
-        let postgres = self.found.message.speaker == "PostgreSQL" || self.log.names(Program::PostgreSql);
-        match (postgres, self.log.names(Program::Java)) {
-            (true, false) => {
-                "Set huge_pages = off in postgresql.conf (initdb: -c huge_pages=off), or request huge pages for the pod or \
-                 container (Kubernetes: hugepages-SIZE, requests equal to limits) for shared_buffers and the rest: hugewise plan \
-                 -- postgres -D DIRECTORY prints the pages. A runtime that also limits rsvd lets huge_pages = try fall back"
-            }
-            (false, false) => {
-                "Raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) to the \
-                 demand of the program (hugewise plan -- COMMAND), or switch huge pages off: java with -XX:-UseLargePages, \
-                 PostgreSQL with huge_pages = off"
-            }
-            _ => {
-                "Raise the container's limit on huge pages (Kubernetes: hugepages-SIZE, requests equal to limits) \
-                 to the demand that hugewise plan -- java … prints, or run without -XX:+UseLargePages"
-            }
-        }
     }
 
     /// A pool in the kernel's report that memory ran out.

@@ -1,7 +1,9 @@
 //! Messages of programs and the kernel about huge pages: one row for each in [`wordings`].
 
+mod capture;
 mod evidence;
 mod explain;
+mod hypotheses;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -15,6 +17,7 @@ use regex::{Captures, Regex, RegexSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use capture::Capture;
 pub use explain::{Explanation, explain, needs_scan};
 pub use scan::{FoundMessage, Program, ScannedLog, scan};
 
@@ -44,6 +47,8 @@ pub enum Family {
     HeapLowered,
     /// Memory on large pages could not be committed.
     CommitFailed,
+    /// Memory on base pages could not be committed; a pool may withhold it.
+    CommitMemory,
     /// The JVM does not have a flag about large pages.
     UnknownFlag,
     /// The JVM reports large pages as disabled.

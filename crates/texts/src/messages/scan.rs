@@ -9,7 +9,7 @@ use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Family, Message, read};
+use super::{Capture, Family, Message, read};
 use crate::decoder::{self, Layer};
 
 /// Different messages kept; a log with more is not about large pages.
@@ -45,6 +45,8 @@ pub struct ScannedLog {
     pub unread: u64,
     /// What was taken off the lines.
     pub layers: BTreeSet<Layer>,
+    /// Facts in the log.
+    pub capture: Capture,
     /// Programs that the log names.
     programs: Vec<Program>,
 }
@@ -107,6 +109,7 @@ impl Scan {
                 self.log.programs.push(program);
             }
         }
+        self.log.capture.line(&text);
         let Some(message) = read(&text) else { return false };
         self.log.about_huge_pages += 1;
         self.keep(message, &text);

@@ -67,7 +67,6 @@ fn fields_are_read() {
         "Unrecognized VM option 'UseFastMode'",
         "swapper: page allocation failure: order:0",
         "[gc,start] GC(1) Pause Young",
-        "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory(0x7f, 4096, 0) failed; error='x' (errno=12)",
     ] {
         assert_eq!(read(other), None, "{other}");
     }
@@ -295,5 +294,56 @@ fn the_page_has_all_messages() -> io::Result<()> {
     }
     let published = fs::read_to_string(&file)?;
     assert!(published == now, "{} is stale: {WRITE_VARIABLE}=1 cargo test writes it anew", file.display());
+    Ok(())
+}
+
+/// A crash file with the facts that decide between the causes of SIGBUS.
+fn crash(options: &str, free: u64, mapped: &str) -> String {
+    format!(
+        "#  SIGBUS (0x7) at pc=0x00007f1075a9c3c3, pid=11, tid=60\nCommand Line: {options} -jar a.jar\n\
+         siginfo: si_signo: 7 (SIGBUS), si_code: 2 (BUS_ADRERR), si_addr: 0x00007f1060001000\n\
+         7f1060000000-7f1060200000 rw-s 00000000 00:10 77 {mapped}\nMemTotal: 8147612 kB\nHugePages_Total: 1024\n\
+         HugePages_Free: {free}\nHugePages_Rsvd: 10\nHugepagesize: 2048 kB\n"
+    )
+}
+
+/// One fixture for each cause; another value of a fact gives another cause.
+#[test]
+fn the_facts_of_a_crash_file_decide_on_its_cause() -> io::Result<()> {
+    let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")])?;
+    let huge = "-XX:+UseLargePages";
+    for (name, text, cause) in [
+        ("a limit", crash(huge, 1024, "/anon_hugepage"), "a limit of the control group"),
+        ("a pool in use", crash(huge, 0, "/anon_hugepage"), "other programs took the pages"),
+        ("a file", crash(huge, 1024, "/dev/shm/ring"), "lies in the mapped file /dev/shm/ring"),
+        ("no flag", crash("-Xmx1g", 1024, ""), "requested no pages of a pool"),
+        (
+            "flag off again",
+            crash("-XX:+UseLargePages -XX:-UseLargePages", 1024, ""),
+            "requested no pages of a pool",
+        ),
+    ] {
+        let explained = explained(&text, &facts)?;
+        let first = explained.first().map(|one| one.detail.as_str()).unwrap_or_default();
+        assert!(first.contains(cause), "{name}: {first}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_idle_pool_explains_that_memory_cannot_be_committed() -> io::Result<()> {
+    let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")])?;
+    let text = |free: u64| {
+        format!(
+            "# Native memory allocation (mmap) failed to map 3126853632 bytes for committing reserved memory.\n\
+             MemTotal: 8147612 kB\nHugePages_Total: 2663\nHugePages_Free: {free}\nHugePages_Rsvd: 0\nHugepagesize: 2048 kB\n"
+        )
+    };
+    for (free, cause) in [(2663, "but a surplus"), (10, "huge pages are not the cause")] {
+        let explained = explained(&text(free), &facts)?;
+        assert!(explained[0].detail.contains(cause), "{free}: {}", explained[0].detail);
+    }
+    let unknown = explained("os::commit_memory(0x7f, 4096, 0) failed; error='x' (errno=12)", &facts)?;
+    assert!(unknown[0].detail.contains("does not contain the pools"), "{unknown:?}");
     Ok(())
 }
