@@ -42,6 +42,7 @@ pub(super) fn all(log: &[u8]) -> Everything {
             ));
         }
         Event::Unparsed(unread) => seen.unread.push((unread.place.line, unread.what)),
+        Event::Stall(_) => {}
         Event::Init(_) => seen.inits += 1,
         Event::Heap(range) => seen.heap = Some(range),
     };

@@ -6,8 +6,6 @@
 mod layers;
 mod records;
 mod stream;
-#[cfg(test)]
-mod tests;
 mod undresser;
 
 use std::{

@@ -156,8 +156,9 @@ impl<R: Read> Utf16<R> {
                 Some(first) => units.push(u16::from_be_bytes([first, *byte])),
             }
         }
-        if let Some(last) = units.pop_if(|last| (0xd800..0xdc00).contains(last)) {
-            self.high = Some(last);
+        self.high = units.last().copied().filter(|last| (0xd800..0xdc00).contains(last));
+        if self.high.is_some() {
+            units.pop();
         }
         let text: String = char::decode_utf16(units)
             .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
