@@ -9,7 +9,7 @@ const BUFFER: usize = 256 << 10;
 /// Longer lines are cut at this many bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Calls `line` for every line, without its end and cut at [`MAX_LINE_BYTES`]; the flag is true if it was cut.
+/// Calls `line` for every line, without its end and cut at `MAX_LINE_BYTES`; the flag is true if it was cut.
 pub fn each(mut input: impl Read, mut line: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut filled = 0;
