@@ -315,7 +315,7 @@ fn a_log_of_docker_and_of_powershell_has_the_pauses_of_the_plain_log() -> TestRe
         for part in [
             "6 pauses, 0.908 s in total",
             "2 pauses have more system",
-            &table.split(" NOTE ").next().unwrap_or_default().trim(),
+            table.split(" NOTE ").next().unwrap_or_default().trim(),
         ] {
             assert!(said.contains(part), "{name} lacks {part}: {said}");
         }
