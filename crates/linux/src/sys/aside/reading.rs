@@ -8,8 +8,10 @@ use std::{
 use super::Deadline;
 use crate::interrupt::Interrupt;
 
-/// Longest reading after a signal, or after the time limit of the command, when it completes its report.
-const AT_END: Duration = Duration::from_millis(500);
+/// Longest reading after a signal, when a command completes its report.
+const AFTER_SIGNAL: Duration = Duration::from_millis(500);
+/// The same after its time limit, when several readings may follow.
+const AFTER_LIMIT: Duration = Duration::from_millis(200);
 
 /// The time limit of this command.
 static END: OnceLock<Instant> = OnceLock::new();
@@ -25,10 +27,10 @@ impl Deadline<'static> {
     /// A deadline `time` from now, at the time limit of this command, or at the first signal to it. Readings after both
     /// complete a report, and have less time instead.
     pub fn of_reading(time: Duration) -> Deadline<'static> {
-        let left = END.get().map(|end| end.saturating_duration_since(Instant::now()).max(AT_END));
+        let left = END.get().map(|end| end.saturating_duration_since(Instant::now()).max(AFTER_LIMIT));
         let time = left.map_or(time, |left| left.min(time));
         match Interrupt::of_handlers() {
-            Some(interrupt) if interrupt.signal().is_some() => Deadline::after(time.min(AT_END), None),
+            Some(interrupt) if interrupt.signal().is_some() => Deadline::after(time.min(AFTER_SIGNAL), None),
             interrupt => Deadline::after(time, interrupt),
         }
     }
