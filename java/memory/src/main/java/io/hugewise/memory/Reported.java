@@ -9,13 +9,15 @@ import java.util.function.Supplier;
 import jdk.jfr.Event;
 import jdk.jfr.FlightRecorder;
 import jdk.jfr.FlightRecorderListener;
+import org.jspecify.annotations.Nullable;
 
 /// Objects that a periodic event of Flight Recorder reports until they are closed or collected. Flight Recorder has a
 /// listener and a hook only while there are such objects: these keep the class loader of the library.
 ///
 /// @param <T> type of the objects
 final class Reported<T> {
-    private static final Cleaner CLEANER = Cleaner.create();
+    /// `null` if the system refuses its thread: an object is then removed when it is closed, and only then.
+    private static final @Nullable Cleaner CLEANER = cleaner();
 
     private final Set<WeakReference<T>> objects = ConcurrentHashMap.newKeySet();
     private final Consumer<T> report;
@@ -41,10 +43,19 @@ final class Reported<T> {
         var reference = new WeakReference<>(object);
         objects.add(reference);
         listen();
-        return CLEANER.register(object, () -> {
+        Runnable remove = () -> {
             objects.remove(reference);
             listen();
-        });
+        };
+        return CLEANER == null ? remove::run : CLEANER.register(object, remove);
+    }
+
+    private static @Nullable Cleaner cleaner() {
+        try {
+            return Cleaner.create();
+        } catch (OutOfMemoryError _) {
+            return null;
+        }
     }
 
     private synchronized void listen() {

@@ -43,12 +43,13 @@ final class ProcessStates {
     /// A process without files cannot load classes from a folder.
     private static void loadClasses() throws IOException, ClassNotFoundException {
         for (String path : System.getProperty("java.class.path").split(":")) {
-            Path folder = Path.of(path, "io/hugewise/memory");
-            try (var files = Files.list(folder)) {
+            Path root = Path.of(path);
+            try (var files = Files.walk(root.resolve("io/hugewise/memory"))) {
                 for (Path file : files.toList()) {
                     String name = file.getFileName().toString();
                     if (name.endsWith(".class") && !name.contains("Test") && !name.matches("Machine(\\$.*)?.class")) {
-                        Class.forName("io.hugewise.memory." + name.replace(".class", ""), false, ProcessStates.class.getClassLoader());
+                        String type = root.relativize(file).toString().replace(".class", "").replace('/', '.');
+                        Class.forName(type, false, ProcessStates.class.getClassLoader());
                     }
                 }
             }
