@@ -143,8 +143,11 @@ fn plan_of_yesterday() -> TestResult {
     says(&restored.stdout, &[&format!("Restored: pool of 2MiB pages = {}", before + 10)])?;
     assert_eq!(pages()?, before + 10, "the ten pages that another program added remain");
     fs::write(NR, before.to_string())?;
-    let nonsense = run(&["apply", "--plan", NR])?.ended_with(2)?;
-    says(&nonsense.stderr, &[NR, "is not a plan", "hugewise plan --json"])
+    let other = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let nonsense = run(&["apply", "--plan", other])?.ended_with(2)?;
+    says(&nonsense.stderr, &[other, "is not a plan", "hugewise plan --json"])?;
+    let kernel = run(&["apply", "--plan", NR])?.ended_with(2)?;
+    says(&kernel.stderr, &[NR, "a file of the kernel"])
 }
 
 fn setting_of_others() -> TestResult {

@@ -74,6 +74,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     match is_stored || kind.is_fifo() || (kind.is_char_device() && has_end(found.rdev())) {
         true => OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open(path_of(&place)),
         false if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        false if kind.is_file() => Err(io::Error::other("a file of the kernel, which can have no end")),
         false => Err(io::Error::other("neither a file nor a pipe")),
     }
 }
