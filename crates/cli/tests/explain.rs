@@ -183,7 +183,7 @@ fn a_line_that_is_not_known_is_shown_with_what_was_read() -> TestResult {
     Ok(())
 }
 
-/// A log of which a part was not read is no all-clear.
+/// If a part of a log was not read, the answer says so, and the exit status is 2.
 #[test]
 fn what_was_not_read_is_counted() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! A call of this library is no cancellation point.
+//! Threads are not cancelled during a call of this library.
 //!
 //! Unwinding a cancelled thread out of Rust code aborts the process. So each exported function disables cancellation
 //! (`pthread_setcancelstate(3)`) until its work is done. With `PTHREAD_CANCEL_ASYNCHRONOUS` the thread is unwound when
@@ -27,7 +27,7 @@ pub(crate) fn uncancelled<T: Copy>(work: impl FnOnce() -> T + Copy) -> T {
     result
 }
 
-/// What `work` drops is no part of the caller's frame.
+/// `work` drops its values in its own frame, not in that of the caller.
 #[inline(never)]
 fn in_own_frame<T>(work: impl FnOnce() -> T) -> T {
     work()

@@ -259,7 +259,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Where the kernel refuses, the memory stays: there is no other way to remove it.
+        // If the kernel refuses, the memory stays mapped.
         let _ = self.remove();
     }
 }

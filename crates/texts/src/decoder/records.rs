@@ -80,7 +80,7 @@ pub(super) fn length(line: &[u8]) -> Option<usize> {
     let patterns = PATTERNS.as_ref()?;
     let at = patterns.message.find(line)?.start();
     let end = at + patterns.record.find(&line[at..])?.end();
-    // The end of a pause that was cut is no suffix.
+    // A line that is cut within a pause has no suffix to take off.
     let rest = line[end..].trim_ascii_start();
     let is_cut = !line[..end].ends_with(b"s") && rest.first().is_some_and(u8::is_ascii_digit);
     (!is_cut && memmem::find(rest, b"->").is_none()).then_some(end)

@@ -97,7 +97,7 @@ public final class HugeFile implements AutoCloseable {
     /// @param format the format that it must have
     /// @return the open file
     /// @throws IOException if it cannot be opened, is not of this user, or others may access it
-    /// @throws HugeMemoryException if it is no such file, of another version, format or size, is open already, or the
+    /// @throws HugeMemoryException if it is not such a file, is of another version, format or size, is open already, or the
     ///     file system has too little memory for its missing pages
     public static HugeFile open(Path path, String format) throws IOException {
         Object identity = privateFile(path);
