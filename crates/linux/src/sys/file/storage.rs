@@ -41,12 +41,13 @@ pub fn stores_files(file: &impl AsRawFd) -> io::Result<bool> {
 
 /// Whether an open file is one of proc.
 pub(super) fn is_of_proc(file: &impl AsRawFd) -> io::Result<bool> {
-    Ok(file_system(file)? == libc::PROC_SUPER_MAGIC as u32)
+    Ok(file_system(file)? == PROC)
 }
 
+const PROC: u32 = libc::PROC_SUPER_MAGIC as u32;
 /// File systems of the kernel whose files answer readers.
 const KERNEL: [u32; 4] = [
-    0x0000_9fa0, // proc
+    PROC,
     0x6265_6572, // sysfs
     0x7472_6163, // tracefs
     0x6462_6720, // debugfs

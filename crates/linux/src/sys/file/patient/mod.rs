@@ -195,14 +195,14 @@ fn under_lock<T: Send + 'static>(
             result
         }
         None => {
-            is_stuck(pid);
+            count_as_stuck(pid);
             Err(not_answered())
         }
     }
 }
 
 /// Counts a process that did not answer.
-fn is_stuck(pid: String) {
+fn count_as_stuck(pid: String) {
     locked(&PROCESSES).stuck.insert(pid);
 }
 

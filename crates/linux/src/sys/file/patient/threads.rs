@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{is_stuck, locked};
+use super::{count_as_stuck, locked};
 use crate::sys::{aside::Deadline, process::thread_cpu};
 
 /// Interval of the checks for a signal.
@@ -207,7 +207,7 @@ pub fn each<I: Send + Sync + 'static, T: Send + 'static>(
         results = waited.unwrap_or_else(PoisonError::into_inner).0;
         if let Some(pid) = results.reader.late() {
             drop(results);
-            is_stuck(pid);
+            count_as_stuck(pid);
             thread = readings.go_on();
             results = locked(&readings.results);
         }

@@ -126,7 +126,7 @@ final class ProcessStates {
     // The states
 
     static final int MADVISE = 28;
-    private static final int NOBODY = 65534;
+    private static final int UNPRIVILEGED = 65534;
     private static final int RLIMIT_NOFILE = 7;
     private static final int RLIMIT_NPROC = 6;
     private static final int PR_SET_DUMPABLE = 4;
@@ -163,8 +163,8 @@ final class ProcessStates {
     }
 
     private static void changeUser() {
-        needs(call("setgid", NOBODY));
-        needs(call("setuid", NOBODY));
+        needs(call("setgid", UNPRIVILEGED));
+        needs(call("setuid", UNPRIVILEGED));
     }
 
     private static void limit(int resource) {
