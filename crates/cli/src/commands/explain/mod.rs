@@ -114,7 +114,7 @@ impl Explain {
     }
 }
 
-/// Scans a log, which may be compressed. What is before damage of the compression counts.
+/// Scans a log, which may be compressed.
 fn scan(log: impl Read) -> anyhow::Result<ScannedLog> {
     Ok(messages::scan(decoder::open(log)?)?)
 }

@@ -161,12 +161,20 @@ fn stalls(page: &mut Page<'_>, log: &Log) -> fmt::Result {
         let said = format!("{} ms of {}, {at}", milliseconds(worst.duration_ns), plain(&worst.thread));
         page.line(if n == 0 { "LONGEST" } else { "" }, said)?;
     }
-    page.wrapped(
-        "",
-        "The heap was full before the collector had freed memory: raise -Xmx, or -XX:ConcGCThreads and \
-         -XX:ZAllocationSpikeTolerance. First touch of new heap memory delays the collector too: -XX:+AlwaysPreTouch \
-         with -Xms equal to -Xmx.",
-    )
+    let paces = log.summary.stalls.iter().all(|(kind, _)| *kind == "Allocation Pacing");
+    let (why, flags) = if paces {
+        ("Threads allocated faster than the collector freed memory", "-XX:ConcGCThreads")
+    } else {
+        (
+            "The heap was full before the collector had freed memory",
+            "-XX:ConcGCThreads and -XX:ZAllocationSpikeTolerance",
+        )
+    };
+    let advice = format!(
+        "{why}: raise -Xmx, or {flags}. First touch of new heap memory can delay the collector, too: \
+         -XX:+AlwaysPreTouch with -Xms equal to -Xmx."
+    );
+    page.wrapped("", &advice)
 }
 
 fn worst(log: &Log, sys_above_user: &[ListedPause]) -> Table {

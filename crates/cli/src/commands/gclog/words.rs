@@ -116,7 +116,7 @@ pub fn remarks(log: &Log) -> Vec<String> {
         let nested = counted(summary.nested, "pause");
         said.push(format!("{nested} within another pause: listed in the rows, counted once in the totals."));
     }
-    if !summary.stalls.is_empty() {
+    if summary.stalls.iter().any(|(kind, _)| *kind != "Allocation Pacing") {
         said.push(
             "A stall is a pause of one thread: it waited until the collector had freed memory. ZGC logs its own pauses, \
              which are short, only with -Xlog:gc* or -Xlog:gc,gc+phases."
