@@ -1,5 +1,6 @@
 package io.hugewise.cache;
 
+import io.hugewise.memory.internal.Reported;
 import java.lang.ref.Cleaner;
 import jdk.jfr.Category;
 import jdk.jfr.DataAmount;

@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import io.hugewise.memory.Coverage;
 import io.hugewise.memory.Obtained;
+import io.hugewise.memory.internal.Collected;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
@@ -56,7 +57,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         loads = new Loads<>(this, objects, options.executor);
         resources = new Resources(objects, memory);
         reported = CacheEvents.opened(this);
-        dropped = Reported.CLEANER.register(this, resources::drop);
+        dropped = Collected.register(this, resources::drop);
     }
 
     /// Begins to describe a cache.

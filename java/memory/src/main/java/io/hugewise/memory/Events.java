@@ -1,5 +1,6 @@
 package io.hugewise.memory;
 
+import io.hugewise.memory.internal.Reported;
 import java.lang.ref.Cleaner;
 import java.util.function.Supplier;
 import jdk.jfr.Category;

@@ -1,4 +1,4 @@
-package io.hugewise.memory;
+package io.hugewise.memory.internal;
 
 import java.lang.ref.Cleaner;
 import java.lang.ref.WeakReference;
@@ -9,24 +9,23 @@ import java.util.function.Supplier;
 import jdk.jfr.Event;
 import jdk.jfr.FlightRecorder;
 import jdk.jfr.FlightRecorderListener;
-import org.jspecify.annotations.Nullable;
 
 /// Objects that a periodic event of Flight Recorder reports until they are closed or collected. Flight Recorder has a
 /// listener and a hook only while there are such objects: these keep the class loader of the library.
 ///
 /// @param <T> type of the objects
-final class Reported<T> {
-    /// `null` if the system refuses its thread: an object is then removed when it is closed, and only then.
-    private static final @Nullable Cleaner CLEANER = cleaner();
-
+public final class Reported<T> {
     private final Set<WeakReference<T>> objects = ConcurrentHashMap.newKeySet();
     private final Consumer<T> report;
     private final Runnable hook = this::report;
     private final FlightRecorderListener listener;
     private boolean isListening;
 
+    /// Objects of a kind, none yet.
+    ///
     /// @param type returns the class of the event, which is loaded when a recording needs it
-    Reported(Supplier<Class<? extends Event>> type, Consumer<T> report) {
+    /// @param report reports an object
+    public Reported(Supplier<Class<? extends Event>> type, Consumer<T> report) {
         this.report = report;
         this.listener = new FlightRecorderListener() {
             @Override
@@ -38,24 +37,16 @@ final class Reported<T> {
 
     /// Adds an object.
     ///
+    /// @param object the object
     /// @return removes it
-    Cleaner.Cleanable add(T object) {
+    public Cleaner.Cleanable add(T object) {
         var reference = new WeakReference<>(object);
         objects.add(reference);
         listen();
-        Runnable remove = () -> {
+        return Collected.register(object, () -> {
             objects.remove(reference);
             listen();
-        };
-        return CLEANER == null ? remove::run : CLEANER.register(object, remove);
-    }
-
-    private static @Nullable Cleaner cleaner() {
-        try {
-            return Cleaner.create();
-        } catch (OutOfMemoryError _) {
-            return null;
-        }
+        });
     }
 
     private synchronized void listen() {
