@@ -9,15 +9,19 @@ final class Clock {
     static final int NEVER = -1;
     /// A time of expiry that has always passed.
     static final int PAST = 0;
+    static final LongSupplier SYSTEM = System::nanoTime;
     private static final long TICK_NANOS = 32_000_000;
     private static final long LAST = 0xFFFF_FFFEL;
 
     private final LongSupplier nanos;
     private final long start;
+    /// Whether it is a function of the cache's user.
+    final boolean isUsers;
 
     /// @param start time of `nanos` at which the ticks begin
     Clock(LongSupplier nanos, long start) {
         this.nanos = nanos;
+        this.isUsers = !nanos.equals(SYSTEM);
         this.start = start;
     }
 

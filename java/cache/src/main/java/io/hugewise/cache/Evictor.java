@@ -195,6 +195,15 @@ final class Evictor {
         return left == 0;
     }
 
+    /// The next time at which all entries of a segment have expired; [Clock#NEVER] if they do not.
+    int nextExpiry() {
+        int next = Clock.NEVER;
+        for (Log log : new Log[] {window, main}) {
+            next = Clock.earlier(next, log.nextExpiry());
+        }
+        return next;
+    }
+
     private boolean isExpired(int segment, int now) {
         if (!Clock.isPast((int) segments.pool.field(segment, Segments.LAST_EXPIRY), now)) {
             return false;

@@ -58,6 +58,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         resources = new Resources(objects, memory);
         reported = CacheEvents.opened(this);
         dropped = Collected.register(this, resources::drop);
+        store.space.maintenance.begin();
     }
 
     /// Begins to describe a cache.
@@ -372,7 +373,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         return memory.coverage().get();
     }
 
-    /// Frees memory in advance, and that of expired entries, as a thread of the cache does ten times in a second.
+    /// Frees memory in advance, and that of expired entries, as a thread does for all caches within a second after a change.
     public void cleanUp() {
         store.maintain();
         objects.notifications.deliver();

@@ -38,7 +38,7 @@ public final class HugeCacheBuilder<K, V> {
     @Nullable WriteBack<K, V> writeBack;
     @Nullable RemovalListener<? super K, ? super V> listener;
     Executor executor = ForkJoinPool.commonPool();
-    LongSupplier nanos = System::nanoTime;
+    LongSupplier nanos = Clock.SYSTEM;
     long heapWeight;
     ToLongFunction<? super V> weigher = _ -> 1;
     private long maximumBytes;

@@ -119,10 +119,27 @@ final class Log {
     /// Closes the segment that is appended to if all its entries have expired.
     synchronized void closeIfExpired(int now) {
         int segment = active;
-        int last = segment == NONE ? 0 : (int) segments.pool.field(segment, Segments.LAST_EXPIRY);
+        int last = segment == NONE ? 0 : lastExpiry(segment);
         if (last != 0 && Clock.isPast(last, now)) {
             close();
         }
+    }
+
+    /// The next time at which all entries of a segment have expired, as of now; [Clock#NEVER] if they do not.
+    synchronized int nextExpiry() {
+        int next = Clock.NEVER;
+        for (int i = 0; i < closed.size(); i++) {
+            next = Clock.earlier(next, lastExpiry(closed.get(i)));
+        }
+        for (int i = 0; i < arriving.size(); i++) {
+            next = Clock.earlier(next, lastExpiry(arriving.get(i)));
+        }
+        int last = active == NONE ? 0 : lastExpiry(active);
+        return last == 0 ? next : Clock.earlier(next, last);
+    }
+
+    private int lastExpiry(int segment) {
+        return (int) segments.pool.field(segment, Segments.LAST_EXPIRY);
     }
 
     /// Closes the segment that is appended to, and writes the order of all to the manifest.

@@ -19,6 +19,8 @@ final class Notifications<K, V> {
     private final Executor executor;
     private final EntryCodec<K, V> codec;
     final Failures failures;
+    /// That of the thread that has built the cache: it is the one of its user.
+    private final @Nullable ClassLoader classLoader = Thread.currentThread().getContextClassLoader();
     /// Those of threads that have not ended their operation.
     private final ConcurrentMap<Thread, Noted> noted = new ConcurrentHashMap<>();
     /// Those that no thread has to deliver by itself.
@@ -73,7 +75,9 @@ final class Notifications<K, V> {
     }
 
     /// Lets another thread do it: one that removes entries of all keys must not run functions of the cache's user.
-    void deliverLater() {
+    ///
+    /// @return whether no thread could begin
+    boolean deliverLater() {
         Noted own = listener == null ? null : noted.remove(Thread.currentThread());
         try {
             if (own != null) {
@@ -85,13 +89,16 @@ final class Notifications<K, V> {
         } catch (Throwable error) {
             failures.note(error, LOST);
         }
+        return !queue.isEmpty() && !isDelivering.get();
     }
 
     /// One thread at a time, and none of a pool: an executor or listener may take any time.
     private void beginDelivery() {
         boolean hasBegun = false;
         try {
-            var _ = Thread.ofVirtual().name("hugewise-cache-listener").start(this::deliverQueue);
+            Thread delivering = Thread.ofVirtual().name("hugewise-cache-listener").unstarted(this::deliverQueue);
+            delivering.setContextClassLoader(classLoader);
+            delivering.start();
             hasBegun = true;
         } finally {
             if (!hasBegun) {

@@ -51,8 +51,9 @@ final class ObjectStore<K, V> {
             }
 
             @Override
-            public void endedInBackground() {
-                notifications.deliverLater();
+            public boolean partEnded() {
+                boolean isWriting = behind == null || behind.start();
+                return notifications.deliverLater() || !isWriting;
             }
 
             @Override

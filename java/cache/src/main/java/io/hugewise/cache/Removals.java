@@ -9,6 +9,10 @@ interface Removals {
     /// stripe.
     default void leaving(long entry, long hash) {}
 
-    /// Is called after the work of the background thread, without a lock.
-    default void endedInBackground() {}
+    /// Is called after a part of the background work, without a lock.
+    ///
+    /// @return whether it is to be called again soon
+    default boolean partEnded() {
+        return false;
+    }
 }

@@ -24,8 +24,22 @@ final class Resources {
         isClosed = true;
     }
 
-    /// Closes a cache that was collected.
-    synchronized void drop() {
+    /// Closes a cache that was collected; with write-back by a thread of its own, because other collected caches must not wait
+    /// for the store.
+    void drop() {
+        if (objects.behind == null) {
+            closeDropped();
+            return;
+        }
+        try {
+            Thread.ofPlatform().daemon().name("hugewise-cache-close").start(this::closeDropped);
+        } catch (OutOfMemoryError _) {
+            // No thread can be started.
+            closeDropped();
+        }
+    }
+
+    private synchronized void closeDropped() {
         if (isClosed) {
             return;
         }

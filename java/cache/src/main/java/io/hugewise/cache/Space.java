@@ -2,6 +2,7 @@ package io.hugewise.cache;
 
 import io.hugewise.memory.internal.Pause;
 import io.hugewise.cache.Manifest.Figure;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
@@ -12,6 +13,10 @@ final class Space {
     private static final long WAIT_NANOS = 50_000;
     /// Free segments that end such a wait: a few, so that not each following put has to wait.
     private static final int ENOUGH = 3;
+    /// Time that background work waits for the lock of evictions, and between two attempts.
+    private static final long BUSY_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    /// Steps of one kind in a part of the background work, so that other caches have their turn.
+    private static final int STEPS = 8;
 
     private final Segments segments;
     private final Chunks chunks;
@@ -19,7 +24,9 @@ final class Space {
     private final Retired retired;
     private final Clock clock;
     private final boolean canExpire;
-    private final Maintenance maintenance;
+    final Maintenance maintenance;
+    /// Parts of the background work since the last pause.
+    private int parts;
     /// Held to take segments, also during an eviction: taken before the lock of evictions.
     private final ReentrantLock taking = new ReentrantLock();
     /// Of the background work.
@@ -27,16 +34,16 @@ final class Space {
     private volatile boolean isClosed;
 
     Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire,
-            Runnable afterMaintenance) {
+            BooleanSupplier afterMaintenance) {
         this.segments = segments;
         this.chunks = chunks;
         this.evictor = evictor;
         this.retired = retired;
         this.clock = clock;
         this.canExpire = canExpire;
-        this.maintenance = new Maintenance(failures, () -> {
-            maintain();
-            afterMaintenance.run();
+        this.maintenance = new Maintenance(failures, clock.isUsers, () -> {
+            long next = maintainPart();
+            return afterMaintenance.getAsBoolean() ? Math.min(next, Maintenance.PERIOD_NANOS) : next;
         });
     }
 
@@ -152,21 +159,77 @@ final class Space {
 
     /// Frees segments in advance, and what has expired.
     void maintain() {
-        ifOpen(() -> {
-            segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
-            evictor.adapt();
-            return true;
-        });
+        ifOpen(this::adapt);
         int tries = segments.limit();
-        while (tries-- > 0 && ifOpen(() -> evictor.isShort() && evictor.evict())) {
+        while (tries-- > 0 && ifOpen(this::evictIfShort)) {
             Thread.onSpinWait();
         }
         while (ifOpen(evictor::shrinkIndex)) {
             Thread.onSpinWait();
         }
-        while (canExpire && ifOpen(() -> evictor.expire(clock.now()))) {
+        while (ifOpen(this::expire)) {
             Thread.onSpinWait();
         }
+    }
+
+    /// Does a part of the same, unless another thread evicts: the thread of all caches waits for none.
+    ///
+    /// @return nanoseconds until the next part
+    private long maintainPart() throws InterruptedException {
+        if (!evictor.lock.tryLock(BUSY_NANOS, TimeUnit.NANOSECONDS)) {
+            return BUSY_NANOS;
+        }
+        try {
+            if (isClosed) {
+                return Maintenance.NEVER;
+            }
+            adapt();
+            boolean isMore = repeat(this::evictIfShort);
+            isMore |= repeat(evictor::shrinkIndex);
+            isMore |= repeat(this::expire);
+            parts = isMore ? parts + 1 : 0;
+            if (isMore && parts * STEPS < 2 * segments.limit()) {
+                return 0;
+            }
+            parts = 0;
+            return isMore || retired.count() > 0 ? Maintenance.PERIOD_NANOS : nanosUntilExpiry();
+        } finally {
+            evictor.lock.unlock();
+        }
+    }
+
+    /// Repeats a step while it may have more to do.
+    ///
+    /// @return whether it still may
+    private static boolean repeat(BooleanSupplier step) {
+        int count = 0;
+        while (count < STEPS && step.getAsBoolean()) {
+            count++;
+        }
+        return count == STEPS;
+    }
+
+    private boolean adapt() {
+        segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
+        evictor.adapt();
+        return true;
+    }
+
+    private boolean evictIfShort() {
+        return evictor.isShort() && evictor.evict();
+    }
+
+    private boolean expire() {
+        return canExpire && evictor.expire(clock.now());
+    }
+
+    private long nanosUntilExpiry() {
+        int next = canExpire ? evictor.nextExpiry() : Clock.NEVER;
+        if (next == Clock.NEVER) {
+            return Maintenance.NEVER;
+        }
+        // The user's clock may advance at any rate.
+        return clock.isUsers ? Maintenance.PERIOD_NANOS : Math.max(clock.until(next), BUSY_NANOS);
     }
 
     private boolean ifOpen(BooleanSupplier task) {
@@ -185,6 +248,7 @@ final class Space {
             evictor.clear();
         } finally {
             evictor.lock.unlock();
+            maintenance.changed();
         }
     }
 
@@ -202,6 +266,7 @@ final class Space {
             return segments.free() >= 0;
         } finally {
             evictor.lock.unlock();
+            maintenance.changed();
         }
     }
 

@@ -51,7 +51,7 @@ final class Store {
         this.leaving = leaving;
         this.evictor = new Evictor(segments, chunks, index, live, retired, sketch);
         manifest.open();
-        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire, removals::endedInBackground);
+        this.space = new Space(segments, chunks, evictor, retired, clock, canExpire, removals::partEnded);
     }
 
     long hash(byte[] key) {
@@ -247,6 +247,7 @@ final class Store {
             }
             evictor.window.written(entry);
             pins.unpin(pin);
+            space.maintenance.changed();
         }
     }
 
@@ -311,6 +312,7 @@ final class Store {
             return true;
         } finally {
             pins.unpin(pin);
+            space.maintenance.changed();
         }
     }
 
@@ -334,6 +336,7 @@ final class Store {
         leaving.leaving(entry, hash);
         index.remove(index.place(entry, hash), hash);
         live.dropped(entry);
+        space.maintenance.changed();
     }
 
     // --- Memory ------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 package io.hugewise.cache;
 
-import io.hugewise.cache.CacheWriter.Change;
 import io.hugewise.cache.EvictedChanges.Evicted;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Comparator;
-import java.util.Deque;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -17,19 +14,21 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 import org.jspecify.annotations.Nullable;
 
-/// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order.
+/// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order. The thread
+/// ends when there has been nothing to write for a second, and a change starts another one.
 ///
 /// The newest change of a key is its entry, whose state has a version and whether it is unwritten; a removed key has an
 /// entry that has expired. When such an entry is evicted, the change moves to the heap. Both places are changed only
 /// under the lock of the key's stripe, so a change is always in one of them. After a batch, only entries that still have
 /// the version that was written are marked as written.
 final class WriteBehind<K, V> {
-    private static final long UNWRITTEN = 1;
+    static final long UNWRITTEN = 1;
     static final long REMOVAL = 2;
     private static final int VERSION_SHIFT = 2;
-    private static final long FIRST_PAUSE_MILLIS = 5;
-    private static final long LONGEST_PAUSE_MILLIS = 1000;
     private static final long LONGEST_SLEEP_MILLIS = 100;
+    private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
+    /// Time between two attempts to start the thread.
+    private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(1);
     /// Most bytes of evicted changes at which writes are admitted.
     private static final long MOST_EVICTED_BYTES = 16 << 20;
 
@@ -47,24 +46,24 @@ final class WriteBehind<K, V> {
     /// Calls that change entries.
     private final Pins calls = new Pins();
     private final Object monitor = new Object();
-    private int batch;
-    /// Batches that were written.
-    private long batches;
-    private final Thread thread;
+    private final Batches<K, V> batches;
+    /// The thread that writes, if there is one.
+    private volatile @Nullable Thread thread;
+    /// Of the thread that has built the cache: it is that of the store.
+    private final @Nullable ClassLoader classLoader = Thread.currentThread().getContextClassLoader();
     private volatile boolean isClosing;
     private volatile boolean isEnded;
-    private volatile @Nullable Throwable failure;
     // Under the monitor:
     private long requested;
     private long done;
+    /// Time of the last attempt to start the thread that failed.
+    private long failedNanos = System.nanoTime() - RETRY_NANOS;
 
     WriteBehind(WriteBack<K, V> options, Store store, EntryCodec<K, V> codec) {
         this.options = options;
         this.store = store;
         this.codec = codec;
-        this.batch = options.batch;
-        this.thread = Thread.ofPlatform().daemon().name("hugewise-cache-writer").unstarted(this::run);
-        thread.start();
+        this.batches = new Batches<>(options, store, codec, evicted, refusals, this);
     }
 
     // --- Changes -----------------------------------------------------------------------------------
@@ -101,6 +100,7 @@ final class WriteBehind<K, V> {
     /// Notes that a change is complete.
     void changed(KeyBytes key) {
         keys.add(key.bytes, System.nanoTime());
+        start();
         if (isCrowded()) {
             wake();
         }
@@ -198,12 +198,13 @@ final class WriteBehind<K, V> {
     /// Waits for a notification. The caller holds the monitor, and checks its condition again.
     @SuppressWarnings("WaitNotInLoop")
     private void await(long end, String message) {
+        start();
         if (Thread.currentThread().equals(thread)) {
             throw new IllegalStateException("the store of a cache must not wait for its own changes");
         }
         long millis = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
         if (millis <= 0) {
-            throw new UnwrittenException(message + ": the store is failing or too slow", failure);
+            throw new UnwrittenException(message + ": the store is failing or too slow", batches.failure);
         }
         try {
             monitor.wait(Math.min(millis, LONGEST_SLEEP_MILLIS));
@@ -218,6 +219,9 @@ final class WriteBehind<K, V> {
         long end = System.nanoTime() + options.patienceNanos;
         do {
             synchronized (monitor) {
+                if (thread == null && isIdle()) {
+                    return;
+                }
                 long own = ++requested;
                 monitor.notifyAll();
                 while (done < own && !isEnded) {
@@ -259,8 +263,41 @@ final class WriteBehind<K, V> {
 
     // --- The thread that writes --------------------------------------------------------------------
 
+    /// Whether the store has all changes that are complete.
+    private boolean isIdle() {
+        return keys.count() == 0 && evicted.isEmpty() && refusals.size() == 0;
+    }
+
+    /// Starts the thread if there is something to write.
+    ///
+    /// @return false if there is, and the system refuses the thread
+    boolean start() {
+        if (thread != null || isIdle()) {
+            return true;
+        }
+        synchronized (monitor) {
+            if (thread == null && !isEnded && System.nanoTime() - failedNanos >= RETRY_NANOS) {
+                startThread();
+            }
+            return thread != null || isEnded;
+        }
+    }
+
+    private void startThread() {
+        try {
+            Thread started = Thread.ofPlatform().daemon().name("hugewise-cache-writer").unstarted(this::run);
+            started.setContextClassLoader(classLoader);
+            thread = started;
+            started.start();
+        } catch (Throwable error) {
+            thread = null;
+            failedNanos = System.nanoTime();
+            failures.note(error, "the thread that writes the changes of a cache could not be started, and is tried again");
+        }
+    }
+
     private void run() {
-        while (!isEnded) {
+        while (!hasEnded()) {
             try {
                 writeNext();
             } catch (Throwable error) {
@@ -270,10 +307,32 @@ final class WriteBehind<K, V> {
         }
     }
 
+    /// Whether the thread ends: another one starts if a change has been made that this one does not see.
+    private boolean hasEnded() {
+        synchronized (monitor) {
+            if (!isEnded && (done < requested || !isIdle())) {
+                return false;
+            }
+            thread = null;
+            if (!isEnded && !isIdle()) {
+                thread = Thread.currentThread();
+                return false;
+            }
+            return true;
+        }
+    }
+
+    /// Writes what is due next; returns without it when there has been nothing to write for some time.
     private void writeNext() {
+        long idleSince = System.nanoTime();
         long request;
         synchronized (monitor) {
             while (!isEnded && done == requested && !isDue()) {
+                long now = System.nanoTime();
+                idleSince = isIdle() ? idleSince : now;
+                if (now - idleSince >= IDLE_NANOS) {
+                    return;
+                }
                 sleep(sleepMillis());
             }
             request = requested;
@@ -291,6 +350,17 @@ final class WriteBehind<K, V> {
 
     private long sleepMillis() {
         return Math.clamp(TimeUnit.NANOSECONDS.toMillis(options.windowNanos / 8), 1, LONGEST_SLEEP_MILLIS);
+    }
+
+    boolean isEnded() {
+        return isEnded;
+    }
+
+    /// Waits, but not longer than until the next change or the end.
+    void pause(long millis) {
+        synchronized (monitor) {
+            sleep(millis);
+        }
     }
 
     /// Waits for a notification. The caller holds the monitor.
@@ -324,7 +394,7 @@ final class WriteBehind<K, V> {
             evicted.keys(options.batch, changed);
             long now = System.nanoTime();
             changed.removeIf(key -> refusals.isAside(key, now));
-            writeAll(new ArrayDeque<>(changed));
+            batches.write(new ArrayDeque<>(changed));
             keys.drop(isEnded ? 0 : read);
             wake();
         } while (!isEnded && ((evictedBatches > 0 && !evicted.isEmpty()) || (!changed.isEmpty() && keys.taken() < last)));
@@ -345,121 +415,5 @@ final class WriteBehind<K, V> {
             read.forEach(key -> changed.add(new KeyBytes(key, store.hash(key))));
         } while (!read.isEmpty());
         return count;
-    }
-
-    /// Writes the newest changes of keys, in smaller batches after a failure, until all are written, or set aside because the
-    /// store refuses them alone.
-    private void writeAll(Deque<KeyBytes> open) {
-        long pause = FIRST_PAUSE_MILLIS;
-        while (!open.isEmpty() && !isEnded) {
-            List<KeyBytes> part = open.stream().limit(batch).toList();
-            if (tryWrite(part)) {
-                part.forEach(_ -> open.removeFirst());
-                part.forEach(refusals::written);
-                batches++;
-                batch = Math.min(options.batch, 2 * batch);
-                pause = FIRST_PAUSE_MILLIS;
-            } else {
-                if (part.size() == 1) {
-                    KeyBytes alone = open.removeFirst();
-                    refuse(alone);
-                    if (refusals.isAside(alone)) {
-                        continue;
-                    }
-                    open.add(alone);
-                }
-                batch = Math.max(1, part.size() / 2);
-                synchronized (monitor) {
-                    sleep(pause);
-                }
-                pause = part.size() > 1 ? pause : Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
-            }
-        }
-    }
-
-    /// Notes that the change of a key failed alone, and asks what becomes of it if others are written.
-    private void refuse(KeyBytes key) {
-        int attempts = refusals.failed(key, batches, options.attempts);
-        Versioned<K, V> change = attempts == 0 ? null : newest(key);
-        Throwable error = failure;
-        if (change == null || error == null) {
-            return;
-        }
-        RefusedChange.Decision decision = RefusedChange.Decision.KEEP;
-        try {
-            decision = options.refused.refused(change.change, attempts, error);
-        } finally {
-            System.getLogger("io.hugewise.cache").log(System.Logger.Level.WARNING,
-                    "the store refuses the change of the key " + change.change.key() + ", which was tried " + attempts + " times: " + decision, error);
-        }
-        if (decision == RefusedChange.Decision.DROP) {
-            drop(change);
-            refusals.written(key);
-        }
-    }
-
-    private void drop(Versioned<K, V> change) {
-        KeyBytes key = change.key;
-        written(change);
-        store.locked(key.bytes, key.hash, entry -> {
-            if (entry != 0 && Memory.getLong(store.valueAddress(entry)) == (change.state() & ~UNWRITTEN)) {
-                store.removeLocked(entry, key.hash);
-            }
-            return true;
-        });
-    }
-
-    /// A change with the version that it has in the cache.
-    private record Versioned<K, V>(KeyBytes key, long state, Change<K, V> change) {}
-
-    private boolean tryWrite(List<KeyBytes> part) {
-        List<Versioned<K, V>> newest = new ArrayList<>(part.size());
-        try {
-            for (KeyBytes key : part) {
-                Versioned<K, V> change = newest(key);
-                if (change != null) {
-                    newest.add(change);
-                }
-            }
-            Comparator<? super K> order = options.order;
-            if (order != null) {
-                newest.sort((one, other) -> order.compare(one.change.key(), other.change.key()));
-            }
-            if (!newest.isEmpty()) {
-                options.writer.writeAll(newest.stream().map(Versioned::change).toList());
-            }
-        } catch (Throwable error) {
-            failure = error;
-            return false;
-        }
-        failure = null;
-        newest.forEach(this::written);
-        return true;
-    }
-
-    private @Nullable Versioned<K, V> newest(KeyBytes key) {
-        Evicted newest = store.<@Nullable Evicted>locked(key.bytes, key.hash, entry -> {
-            long state = entry == 0 ? 0 : Memory.getLong(store.valueAddress(entry));
-            return (state & UNWRITTEN) != 0 ? new Evicted(state, codec.copy(entry), Clock.NEVER) : evicted.get(key);
-        });
-        return newest == null ? null : versioned(key, newest.state(), newest.payload());
-    }
-
-    private Versioned<K, V> versioned(KeyBytes key, long state, MemorySegment payload) {
-        return new Versioned<>(key, state, new Change<>(codec.key(key), (state & REMOVAL) != 0 ? null : codec.value(payload)));
-    }
-
-    private void written(Versioned<K, V> change) {
-        KeyBytes key = change.key;
-        store.locked(key.bytes, key.hash, entry -> {
-            if (entry != 0 && Memory.getLong(store.valueAddress(entry)) == change.state()) {
-                Memory.setLong(store.valueAddress(entry), change.state() & ~UNWRITTEN);
-            }
-            Evicted left = evicted.get(key);
-            if (left != null && left.state() == change.state()) {
-                evicted.remove(key);
-            }
-            return true;
-        });
     }
 }
