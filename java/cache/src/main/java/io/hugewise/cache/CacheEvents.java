@@ -84,6 +84,32 @@ final class CacheEvents {
         @Label("Failed Loads")
         long failedLoads;
 
+        @Label("Background Failures")
+        @Description("Errors of the work that evicts and expires")
+        long backgroundFailures;
+
+        @Label("Writer Failures")
+        @Description("Errors of the thread that writes changes, without those of the store")
+        long writerFailures;
+
+        @Label("Listener Failures")
+        long listenerFailures;
+
+        @Label("Refresh Failures")
+        long refreshFailures;
+
+        @Label("Refused Changes")
+        @Description("Changes that the store has refused while it accepted others")
+        long refusedChanges;
+
+        @Label("Kept Changes")
+        @Description("Refused changes that are still to be written")
+        long keptChanges;
+
+        @Label("Unwritten Changes")
+        @Description("Changes that the store does not have yet")
+        long unwrittenChanges;
+
         void commit(HugeCache<?, ?> cache, CacheStats stats) {
             arena = cache.name();
             limit = cache.maximumBytes();
@@ -99,6 +125,14 @@ final class CacheEvents {
             rejections = stats.rejections();
             loads = stats.loads();
             failedLoads = stats.failedLoads();
+            CacheHealth health = stats.health();
+            backgroundFailures = health.backgroundFailures();
+            writerFailures = health.writerFailures();
+            listenerFailures = health.listenerFailures();
+            refreshFailures = health.refreshFailures();
+            refusedChanges = health.refusedChanges();
+            keptChanges = health.keptChanges();
+            unwrittenChanges = health.unwrittenChanges();
             commit();
         }
     }

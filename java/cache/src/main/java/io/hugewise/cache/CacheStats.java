@@ -15,8 +15,9 @@ package io.hugewise.cache;
 /// @param loads loads that returned values
 /// @param failedLoads loads that returned none, or threw an exception
 /// @param loadNanos time that loads took, in nanoseconds
+/// @param health what has failed in the background
 public record CacheStats(long hits, long misses, long puts, long hitBytes, long missBytes, long evictions, long evictedBytes,
-        long rejections, long insertedBytes, long movedBytes, long loads, long failedLoads, long loadNanos) {
+        long rejections, long insertedBytes, long movedBytes, long loads, long failedLoads, long loadNanos, CacheHealth health) {
     /// {@return the share of reads that found an entry; 1 without reads}
     public double hitRatio() {
         return ratio(hits, misses);

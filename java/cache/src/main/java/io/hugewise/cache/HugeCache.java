@@ -330,7 +330,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         LiveEntries live = store.live;
         return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), reads.hitBytes.sum(), objects.loadedBytes.sum(),
                 live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.compaction.inserted.sum(), evictor.compaction.moved(),
-                loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum());
+                loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum(), health());
     }
 
     /// {@return what has failed in the background since the cache was created}

@@ -1,5 +1,6 @@
 package io.hugewise.micrometer;
 
+import io.hugewise.cache.CacheHealth;
 import io.hugewise.cache.HugeCache;
 import io.hugewise.memory.Coverage;
 import io.micrometer.core.instrument.FunctionCounter;
@@ -24,6 +25,10 @@ import org.jspecify.annotations.Nullable;
 /// | `hugewise.cache.hit.bytes` | bytes of values that reads found |
 /// | `hugewise.cache.byte.hit.ratio` | their share of these and the loaded bytes, from 0 to 1 |
 /// | `hugewise.cache.rejections` | entries that found no memory |
+/// | `hugewise.cache.failures` | what has failed in the background, by `work` (`eviction`, `writer`, `listener`, `refresh`) |
+/// | `hugewise.cache.refused` | changes that the store has refused while it accepted others |
+/// | `hugewise.cache.kept` | of these, those that are still to be written |
+/// | `hugewise.cache.unwritten` | changes that the store does not have yet |
 /// | `hugewise.cache.resident` | resident bytes by `page.size` (`base`, `huge`), read from the kernel at each query; NaN if unknown |
 ///
 /// The registry does not keep the cache from being collected. This class needs `hugewise-cache`.
@@ -94,6 +99,13 @@ public final class HugeCacheMetrics<K, V> extends CacheMeterBinder<HugeCache<K, 
         counter(cache, registry, "hugewise.cache.hit.bytes", "bytes", "Bytes of values that reads found", of -> of.stats().hitBytes());
         gauge(cache, registry, "hugewise.cache.byte.hit.ratio", null, "Share of the bytes that reads found", of -> of.stats().byteHitRatio());
         counter(cache, registry, "hugewise.cache.rejections", null, "Entries that found no memory", of -> of.stats().rejections());
+        failures(cache, registry, "eviction", CacheHealth::backgroundFailures);
+        failures(cache, registry, "writer", CacheHealth::writerFailures);
+        failures(cache, registry, "listener", CacheHealth::listenerFailures);
+        failures(cache, registry, "refresh", CacheHealth::refreshFailures);
+        counter(cache, registry, "hugewise.cache.refused", null, "Changes that the store has refused", of -> of.health().refusedChanges());
+        gauge(cache, registry, "hugewise.cache.kept", null, "Refused changes that are still to be written", of -> of.health().keptChanges());
+        gauge(cache, registry, "hugewise.cache.unwritten", null, "Changes that the store does not have yet", of -> of.health().unwrittenChanges());
         resident(cache, registry, "huge", Coverage.Known::huge);
         resident(cache, registry, "base", known -> known.resident() - known.huge());
     }
@@ -101,6 +113,11 @@ public final class HugeCacheMetrics<K, V> extends CacheMeterBinder<HugeCache<K, 
     private void load(HugeCache<K, V> cache, MeterRegistry registry, String result, ToDoubleFunction<HugeCache<K, V>> value) {
         FunctionCounter.builder("cache.load", cache, value)
                 .tags(getTagsWithCacheName()).tag("result", result).description("Loads").register(registry);
+    }
+
+    private void failures(HugeCache<K, V> cache, MeterRegistry registry, String work, ToDoubleFunction<CacheHealth> count) {
+        FunctionCounter.builder("hugewise.cache.failures", cache, of -> count.applyAsDouble(of.health()))
+                .tags(getTagsWithCacheName()).tag("work", work).description("Failures in the background").register(registry);
     }
 
     private void counter(HugeCache<K, V> cache, MeterRegistry registry, String name, @Nullable String unit, String description, ToDoubleFunction<HugeCache<K, V>> value) {
