@@ -328,7 +328,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     public CacheStats stats() {
         Evictor evictor = store.evictor;
         LiveEntries live = store.live;
-        return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), reads.hitBytes.sum(), objects.loadedBytes.sum(),
+        return new CacheStats(store.hits.sum(), store.misses.sum(), objects.puts.sum(), reads.hitBytes.sum(), loads.values.bytes.sum(),
                 live.evicted.sum(), live.evictedBytes.sum(), store.rejected.sum(), evictor.compaction.inserted.sum(), evictor.compaction.moved(),
                 loads.loaded.sum(), loads.failed.sum(), loads.nanos.sum(), health());
     }

@@ -28,12 +28,14 @@ final class Loads<K, V> {
     private final AtomicLongArray retries = new AtomicLongArray(RETRIES);
     private final HugeCache<K, V> cache;
     private final ObjectStore<K, V> objects;
+    final LoadedValues<K, V> values;
     private final Pending<V> pending;
     private final Executor executor;
 
     Loads(HugeCache<K, V> cache, ObjectStore<K, V> objects, Executor executor) {
         this.cache = cache;
         this.objects = objects;
+        this.values = new LoadedValues<>(objects);
         this.pending = objects.pending;
         this.executor = executor;
     }
@@ -57,7 +59,7 @@ final class Loads<K, V> {
     private @Nullable V load(K key, KeyBytes bytes, Function<? super K, ? extends @Nullable V> loader, Pending.Load<V> own) {
         try {
             // Another load may have ended between the miss and this one.
-            V present = objects.beforeLoad(bytes);
+            V present = values.beforeLoad(bytes);
             V value = present == null ? timed(() -> loader.apply(key)) : null;
             V result = value == null ? present : added(key, value, own);
             end(own, result);
@@ -80,7 +82,7 @@ final class Loads<K, V> {
     }
 
     private V added(K key, V value, Pending.Load<V> load) {
-        V newer = objects.addLoaded(key, value, load);
+        V newer = values.add(key, value, load);
         return newer == null ? value : newer;
     }
 
@@ -159,7 +161,7 @@ final class Loads<K, V> {
             });
             Map<K, Pending.Load<V>> absent = new LinkedHashMap<>();
             own.forEach((key, load) -> {
-                V present = objects.beforeLoad(load.key);
+                V present = values.beforeLoad(load.key);
                 if (present == null) {
                     absent.put(key, load);
                 } else {
@@ -280,7 +282,7 @@ final class Loads<K, V> {
 
     private void refresh(K key, KeyBytes bytes, CacheLoader<? super K, V> loader, Pending.Load<V> own) {
         try {
-            V old = objects.beforeReload(bytes);
+            V old = values.beforeReload(bytes);
             V value = timed(() -> {
                 try {
                     return old == null ? loader.load(key) : loader.reload(key, old);
@@ -289,9 +291,9 @@ final class Loads<K, V> {
                 }
             });
             if (value == null) {
-                objects.removeUnlessWritten(own);
+                values.removeUnlessWritten(own);
             } else {
-                objects.replaceUnlessWritten(key, value, own);
+                values.replaceUnlessWritten(key, value, own);
             }
             end(own, value);
         } catch (Throwable error) {

@@ -26,7 +26,6 @@ final class ObjectStore<K, V> {
     final EntryCodec<K, V> codec;
     final Expiration<K, V> expiration;
     final Pending<V> pending;
-    final LongAdder loadedBytes = new LongAdder();
     final LongAdder puts = new LongAdder();
     /// Notifies the listener of an entry that was replaced.
     final LongConsumer replaced = this::notifyReplaced;
@@ -36,6 +35,7 @@ final class ObjectStore<K, V> {
     private final LongConsumer changing;
     /// With write-back.
     final @Nullable WriteBehind<K, V> behind;
+    private final @Nullable UnwrittenChanges<K, V> unwritten;
     /// With write-through.
     private final @Nullable CacheWriter<K, V> through;
 
@@ -69,6 +69,7 @@ final class ObjectStore<K, V> {
         estimate = options.isEstimating ? new MissRatioEstimate(store) : null;
         through = options.writeThrough;
         behind = options.writeBack == null ? null : new WriteBehind<>(options.writeBack, store, codec);
+        unwritten = behind == null ? null : new UnwrittenChanges<>(this, behind);
     }
 
     private void leaving(long entry, long hash) {
@@ -97,7 +98,7 @@ final class ObjectStore<K, V> {
     }
 
     /// The value of a key, without counting.
-    private @Nullable V value(KeyBytes key) {
+    @Nullable V value(KeyBytes key) {
         MemorySegment bytes = peek(key, codec::copy);
         return bytes == null ? null : codec.value(bytes);
     }
@@ -159,9 +160,9 @@ final class ObjectStore<K, V> {
             return true;
         }
         KeyBytes bytes = keyBytes(key);
-        if (behind != null) {
+        if (unwritten != null) {
             int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
-            return pending.write(bytes, isWanted, turn -> putUnwritten(behind, bytes, value, time, turn, old));
+            return pending.write(bytes, isWanted, turn -> unwritten.put(bytes, value, time, turn, old));
         }
         if (through != null) {
             return writeThrough(through, bytes, new CacheWriter.Change<>(key, value), isWanted,
@@ -198,67 +199,16 @@ final class ObjectStore<K, V> {
     }
 
     /// Adds or replaces a value that the store has.
-    private boolean putWritten(K key, KeyBytes bytes, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
+    boolean putWritten(K key, KeyBytes bytes, V value, @Nullable Integer expiry, LongPredicate isWanted, LongConsumer old) {
         int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
         return pending.write(bytes, isWanted, turn -> put(bytes.bytes, bytes.hash, value, time, turn, old) != Outcome.UNWANTED);
     }
 
-    private void count(long hash, int keySize, int valueSize) {
+    void count(long hash, int keySize, int valueSize) {
         puts.increment();
         if (estimate != null) {
             estimate.written(hash, keySize, valueSize);
         }
-    }
-
-    /// Adds, replaces or removes a value, which is to be written to the store.
-    ///
-    /// @param value the value; null to remove it
-    private boolean putUnwritten(WriteBehind<K, V> behind, KeyBytes key, @Nullable V value, int expiry, LongPredicate isWanted, LongConsumer old) {
-        long state = behind.newState(value == null);
-        MemorySegment payload = value == null ? MemorySegment.NULL : codec.payload(value);
-        int size = Math.addExact(codec.header.size(), (int) payload.byteSize());
-        var isPlaced = new AtomicBoolean();
-        int pin = behind.begin();
-        try {
-            Outcome outcome = store.put(key.bytes, key.hash, size, expiry, present -> {
-                boolean isReplaced = isPlaced.getPlain() && isWanted.test(present);
-                if (isReplaced) {
-                    behind.replaces(key);
-                }
-                return isReplaced;
-            }, payload, (written, to) -> {
-                codec.writePayload(written, state, to);
-                isPlaced.setPlain(true);
-            }, old);
-            boolean isMade = outcome == Outcome.ADDED
-                    || ((outcome == Outcome.REJECTED || !isPlaced.getPlain()) && putOnHeap(behind, key, payload, state, expiry, isWanted, old));
-            if (isMade) {
-                if (value != null) {
-                    count(key.hash, key.bytes.length, size);
-                } else if (outcome == Outcome.ADDED) {
-                    behind.removed();
-                }
-                behind.changed(key);
-            }
-            return isMade;
-        } finally {
-            behind.end(pin);
-        }
-    }
-
-    /// Keeps a change on the heap that found no memory, until it is written.
-    private boolean putOnHeap(WriteBehind<K, V> behind, KeyBytes key, MemorySegment payload, long state, int expiry, LongPredicate isWanted, LongConsumer old) {
-        return store.locked(key.bytes, key.hash, entry -> {
-            if (!isWanted.test(entry == 0 || store.isExpired(entry) ? 0 : entry)) {
-                return false;
-            }
-            if (entry != 0) {
-                store.removeLocked(entry, key.hash);
-                old.accept(entry);
-            }
-            behind.take(key, state, payload, expiry);
-            return true;
-        });
     }
 
     /// Writes a change to the store, then to the cache, while no other thread changes the key.
@@ -305,8 +255,8 @@ final class ObjectStore<K, V> {
         if (estimate != null) {
             estimate.removed(bytes);
         }
-        if (behind != null) {
-            return removeUnwritten(behind, bytes, isWanted, old);
+        if (unwritten != null) {
+            return pending.write(bytes, isWanted, turn -> unwritten.remove(bytes, turn, old));
         }
         if (through != null) {
             var wasThere = new AtomicBoolean();
@@ -319,29 +269,11 @@ final class ObjectStore<K, V> {
         return pending.write(bytes, isWanted, turn -> removeWritten(bytes, turn, old));
     }
 
-    private boolean removeWritten(KeyBytes key, LongPredicate isWanted, LongConsumer old) {
+    boolean removeWritten(KeyBytes key, LongPredicate isWanted, LongConsumer old) {
         return store.remove(key.bytes, key.hash, isWanted, entry -> {
             old.accept(entry);
             notifyListener(entry, RemovalCause.EXPLICIT);
         });
-    }
-
-    private boolean removeUnwritten(WriteBehind<K, V> behind, KeyBytes key, LongPredicate isWanted, LongConsumer old) {
-        var removed = new AtomicLong();
-        var wasEvicted = new AtomicBoolean();
-        boolean isRemoved = pending.write(key, isWanted, turn -> putUnwritten(behind, key, null, Clock.PAST, present -> {
-            removed.setPlain(present);
-            wasEvicted.setPlain(present == 0 && behind.evictedPayload(key) != null);
-            return turn.test(present);
-        }, entry -> {
-            if (entry == removed.getPlain()) {
-                old.accept(entry);
-                notifyListener(entry, RemovalCause.EXPLICIT);
-            } else {
-                replaced.accept(entry);
-            }
-        }));
-        return isRemoved && (removed.getPlain() != 0 || wasEvicted.getPlain());
     }
 
     void clear() {
@@ -415,58 +347,6 @@ final class ObjectStore<K, V> {
         }
     }
 
-    // --- Loading -----------------------------------------------------------------------------------
-
-    /// Adds a loaded value, unless its key was written since its load began.
-    ///
-    /// @return the value of the key that is present instead
-    @Nullable V addLoaded(K key, V value, Pending.Load<V> load) {
-        loadedBytes.add(codec.size(value));
-        try {
-            return add(key, value, load);
-        } finally {
-            notifications.deliver();
-        }
-    }
-
-    private @Nullable V add(K key, V value, Pending.Load<V> load) {
-        while (!load.isDiscarded && !putWritten(key, load.key, value, null, present -> present == 0 && !load.isDiscarded, replaced)) {
-            V present = value(load.key);
-            if (present != null) {
-                return present;
-            }
-        }
-        return null;
-    }
-
-    void replaceUnlessWritten(K key, V value, Pending.Load<V> load) {
-        putWritten(key, load.key, value, null, _ -> !load.isDiscarded, replaced);
-        notifications.deliver();
-    }
-
-    void removeUnlessWritten(Pending.Load<V> load) {
-        removeWritten(load.key, _ -> !load.isDiscarded, _ -> {});
-        notifications.deliver();
-    }
-
-    /// The value of a key whose load has begun; null if it is to be loaded. The store has its last change then.
-    @Nullable V beforeLoad(KeyBytes key) {
-        V present = value(key);
-        V value = present == null ? evictedValue(key) : present;
-        if (value == null && behind != null) {
-            behind.awaitWritten(key);
-        }
-        return value;
-    }
-
-    /// The value of a key whose load has begun. The store has its last change then.
-    @Nullable V beforeReload(KeyBytes key) {
-        if (behind != null) {
-            behind.awaitWritten(key);
-        }
-        return value(key);
-    }
-
     /// The unwritten value of a key that has left the memory of the cache; null if there is none.
     @Nullable V evictedValue(KeyBytes key) {
         MemorySegment payload = evictedPayload(key);
@@ -498,7 +378,7 @@ final class ObjectStore<K, V> {
         notifyListener(entry, store.isExpired(entry) ? RemovalCause.EXPIRED : RemovalCause.REPLACED);
     }
 
-    private void notifyListener(long entry, RemovalCause cause) {
+    void notifyListener(long entry, RemovalCause cause) {
         if (behind == null || !behind.isRemoval(entry)) {
             notifications.removed(entry, cause);
         }

@@ -1,7 +1,6 @@
 package io.hugewise.cache;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.hugewise.memory.HugeMemoryException;
 import java.io.File;
@@ -20,35 +19,18 @@ import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /// Files of caches that were damaged: whatever is in them, no process crashes or hangs, and no value is wrong.
 class DamagedFilesTest {
-    private static final Path SHM = Path.of("/dev/shm");
     private static final int FILES_PER_PROCESS = 20;
     private static final int FILES = Integer.getInteger("hugewise.damaged", FILES_PER_PROCESS);
     private static final long MINUTES_PER_PROCESS = 5;
     private static final long KEYS = 2000;
 
-    private Path folder = SHM;
-
-    @BeforeEach
-    void folder() throws IOException {
-        assumeTrue(Files.isWritable(SHM) && Files.getFileStore(SHM).type().equals("tmpfs"), "no tmpfs at /dev/shm");
-        folder = Files.createTempDirectory(SHM, "hugewise-test-");
-    }
-
-    @AfterEach
-    void cleanUp() throws IOException {
-        try (var files = Files.newDirectoryStream(folder)) {
-            for (Path file : files) {
-                Files.delete(file);
-            }
-        }
-        Files.delete(folder);
-    }
+    @RegisterExtension
+    private final SharedMemoryFolder folder = new SharedMemoryFolder();
 
     /// A process that opens damaged copies of files, with the numbers from one to another.
     static final class Reader {
@@ -169,7 +151,7 @@ class DamagedFilesTest {
             String path = System.getProperty("jdk.module.path", "") + File.pathSeparator + System.getProperty("java.class.path");
             Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                     "--enable-native-access=ALL-UNNAMED", "-Xmx256m", "-XX:+UseSerialGC", FILES > FILES_PER_PROCESS ? "-XX:+TieredCompilation" : "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null",
-                    "-cp", path, Reader.class.getName(), folder.toString(), "" + from, "" + Math.min(FILES, from + FILES_PER_PROCESS))
+                    "-cp", path, Reader.class.getName(), folder.path.toString(), "" + from, "" + Math.min(FILES, from + FILES_PER_PROCESS))
                     .redirectErrorStream(true).redirectOutput(output.toFile()).start();
             boolean isEnded = process.waitFor(MINUTES_PER_PROCESS, TimeUnit.MINUTES);
             process.destroyForcibly();

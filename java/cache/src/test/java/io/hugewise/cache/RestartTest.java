@@ -4,7 +4,6 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.hugewise.memory.HugeFile;
 import java.io.BufferedReader;
@@ -25,32 +24,15 @@ import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /// Caches in files on the machine's own tmpfs.
 class RestartTest {
-    private static final Path SHM = Path.of("/dev/shm");
     private static final long SIZE = 8 << 20;
 
-    private Path folder = SHM;
-
-    @BeforeEach
-    void folder() throws IOException {
-        assumeTrue(Files.isWritable(SHM) && Files.getFileStore(SHM).type().equals("tmpfs"), "no tmpfs at /dev/shm");
-        folder = Files.createTempDirectory(SHM, "hugewise-test-");
-    }
-
-    @AfterEach
-    void cleanUp() throws IOException {
-        try (var files = Files.newDirectoryStream(folder)) {
-            for (Path file : files) {
-                Files.delete(file);
-            }
-        }
-        Files.delete(folder);
-    }
+    @RegisterExtension
+    private final SharedMemoryFolder folder = new SharedMemoryFolder();
 
     private static HugeCacheBuilder<Long, byte[]> builder(Path file) {
         return HugeCache.builder(Serializers.longs(), Serializers.bytes()).maximumBytes(SIZE).file(file);

@@ -18,29 +18,22 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /// A file has one owner, whatever its owner does beside, and wherever another process runs.
 class FileLockTest {
-    private static final Path SHM = Path.of("/dev/shm");
     private static final String FORMAT = "rows 3";
 
-    private Path folder = SHM;
-    private Path path = SHM;
+    @RegisterExtension
+    private final SharedMemoryFolder folder = new SharedMemoryFolder();
+
+    private Path path = Path.of("rows");
 
     @BeforeEach
-    void folder() throws IOException {
-        assumeTrue(Files.isWritable(SHM) && Files.getFileStore(SHM).type().equals("tmpfs"), "no tmpfs at /dev/shm");
-        folder = Files.createTempDirectory(SHM, "hugewise-test-");
+    void path() {
         path = folder.resolve("rows");
-    }
-
-    @AfterEach
-    void cleanUp() throws IOException {
-        Files.deleteIfExists(path);
-        Files.delete(folder);
     }
 
     /// Opens a file, says so, and waits to be killed.

@@ -17,34 +17,17 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /// Files on the machine's own tmpfs, and on file systems that the tests mount (with root).
 class HugeFileTest {
-    private static final Path SHM = Path.of("/dev/shm");
     private static final long MIB = 1 << 20;
     private static final String FORMAT = "rows 3";
 
-    private Path folder = SHM;
-
-    @BeforeEach
-    void folder() throws IOException {
-        assumeTrue(Files.isWritable(SHM) && Files.getFileStore(SHM).type().equals("tmpfs"), "no tmpfs at /dev/shm");
-        folder = Files.createTempDirectory(SHM, "hugewise-test-");
-    }
-
-    @AfterEach
-    void cleanUp() throws IOException {
-        try (var files = Files.newDirectoryStream(folder)) {
-            for (Path file : files) {
-                Files.delete(file);
-            }
-        }
-        Files.delete(folder);
-    }
+    @RegisterExtension
+    private final SharedMemoryFolder folder = new SharedMemoryFolder();
 
     /// Writes a file, says so, and waits to be killed.
     static final class Writer {
@@ -87,7 +70,7 @@ class HugeFileTest {
 
     @Test
     void onTmpfsWithHugePagesItLiesOnThem() throws Exception {
-        try (Mount _ = new Mount("tmpfs", "huge=advise,size=32m", folder)) {
+        try (Mount _ = new Mount("tmpfs", "huge=advise,size=32m", folder.path)) {
             isReadAfterAKill(folder.resolve("rows"));
             try (HugeFile file = HugeFile.create(folder.resolve("new"), 8 * MIB, FORMAT)) {
                 assertThat(file.memory().address() % Machine.PAGE).isZero();
@@ -107,7 +90,7 @@ class HugeFileTest {
     void onHugetlbfsItLiesOnPagesOfThePool() throws Exception {
         assumeTrue(Machine.mayChangePools(), "needs root, and a pool of 2 MiB pages");
         try (Pool _ = new Pool(6);
-                Mount _ = new Mount("hugetlbfs", "pagesize=2M", folder)) {
+                Mount _ = new Mount("hugetlbfs", "pagesize=2M", folder.path)) {
             isReadAfterAKill(folder.resolve("rows"));
             try (HugeFile file = HugeFile.create(folder.resolve("new"), 8 * MIB, FORMAT)) {
                 var known = (Coverage.Known) file.coverage();
@@ -166,7 +149,7 @@ class HugeFileTest {
     /// A page that is missing and cannot be added would be an error of the JVM at its first use.
     @Test
     void aHoleInAFileOnAFullFileSystemIsAnException() throws Exception {
-        try (Mount _ = new Mount("tmpfs", "size=4m", folder)) {
+        try (Mount _ = new Mount("tmpfs", "size=4m", folder.path)) {
             Path path = folder.resolve("rows");
             HugeFile.create(path, 2 * MIB, FORMAT).close();
             assumeTrue(Machine.works("fallocate", "--punch-hole", "--offset", "8192", "--length", "1MiB", path.toString()), "needs fallocate");
