@@ -68,6 +68,15 @@ class CachePlayer(Player):
         """The turns of a cell without those that warmed up, as sums."""
         return [sum(column) for column in zip(*self.taken[cell][WARM_UP_TURNS:])]
 
+    def missing(self, arm, entries):
+        """Lets the cache read all keys and compare every byte; the number of keys that are missing."""
+        self.process.stdin.write("verify\n")
+        self.process.stdin.flush()
+        right, (missing, wrong) = int(self.answer()), (int(word) for word in self.others[:2])
+        if wrong or right + missing != entries:
+            raise CannotRun(f"{arm}: {wrong} of {entries} values were not what was written")
+        return missing
+
     def entries_coverage(self, hugewise, memory):
         """Share on huge pages of the memory in which entries can lie: `HEAP`, `MALLOC` (also what it maps), or `OWN`.
 

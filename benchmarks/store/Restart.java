@@ -23,8 +23,10 @@ final class Restart {
         switch (arguments[0]) {
             case "fill" -> {
                 fill(cache, keys);
-                Load.print(Map.of("entries", cache.estimatedSize()));
+                long entries = cache.estimatedSize();
+                cpu = process.getProcessCpuTime();
                 cache.close();
+                Load.print(Map.of("entries", entries, "close_cpu_seconds", (process.getProcessCpuTime() - cpu) / 1e9));
             }
             case "write" -> {
                 fill(cache, keys);

@@ -17,8 +17,8 @@ import java.util.concurrent.Future;
 /// thread; a miss is a missing key, or a read of a file), or `verify`, which reads all keys and compares every byte,
 /// answered by `FOUND MISSING WRONG`.
 ///
-/// Workloads: `zipf`, 95 % reads and 5 % writes with a zipf exponent of 0.99; `zipf-reads`, only reads; `uniform`, reads.
-/// A key that is missed is added.
+/// Workloads: `zipf`, 95 % reads and 5 % writes with a zipf exponent of 0.99; `zipf-reads`, only reads; `uniform`, reads;
+/// `puts`, uniform puts. A key that is missed is added.
 ///
 /// Arguments: name of the cache (see [Caches]), number of entries, number of threads.
 public final class CacheTurns {
@@ -135,6 +135,7 @@ public final class CacheTurns {
                 case "zipf" -> this::mixed;
                 case "zipf-reads" -> this::zipf;
                 case "uniform" -> this::uniform;
+                case "puts" -> this::puts;
                 default -> throw new IllegalArgumentException("no workload is named " + workload);
             };
             misses = 0;
@@ -173,6 +174,13 @@ public final class CacheTurns {
         private void uniform() {
             for (int i = 0; i < BATCH; i++) {
                 read(keys.uniform());
+            }
+        }
+
+        private void puts() {
+            for (int i = 0; i < BATCH; i++) {
+                int number = keys.uniform();
+                cache.put(Key.of(number), VALUES.value(number, ++version));
             }
         }
 
