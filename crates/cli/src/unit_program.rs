@@ -8,6 +8,7 @@ use hugewise_jvm::{
     launch::{LaunchLine, OPTION_VARIABLES},
     regions::is_hotspot,
 };
+use hugewise_launch::{channel::Channel, launcher::Launcher};
 use hugewise_linux::{
     c_library,
     proc::tree,
@@ -42,13 +43,24 @@ pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitP
     let exe = format!("proc/{}/exe", jvm.unwrap_or(main));
     let allocator = c_library::of_program(root, exe).ok().and_then(|of| of.allocator);
     let configured = UnitEnvironment::read(unit).map_err(anyhow::Error::msg)?;
-    let names = if jvm.is_some() { &OPTION_VARIABLES[..] } else { &UnitProgram::MALLOC_VARIABLES };
+    let channel = channel(root, unit)?;
+    let mut names =
+        if jvm.is_some() { OPTION_VARIABLES.to_vec() } else { UnitProgram::MALLOC_VARIABLES.to_vec() };
+    names.extend(channel.iter().map(|channel| channel.variable.as_str()).filter(|_| jvm.is_some()));
+    names.dedup();
     let mut environment = Vec::new();
     for name in names {
         let value = configured.value(name).map_err(|why| anyhow::anyhow!("{unit}: {why}"))?;
-        environment.extend(value.map(|value| ((*name).to_owned(), value.to_owned())));
+        environment.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
-    Ok(UnitProgram { unit: unit.clone(), is_jvm: jvm.is_some(), allocator, environment })
+    Ok(UnitProgram { unit: unit.clone(), is_jvm: jvm.is_some(), channel, allocator, environment })
+}
+
+/// The channel of the program that its configuration starts; of one that is no script, the variable of every JVM.
+fn channel(root: &Root, unit: &Unit) -> anyhow::Result<Option<Channel>> {
+    let program = unit.program().with_context(|| format!("{unit}: its ExecStart is unknown"))?;
+    let of_script = program.and_then(|program| Launcher::channel_of_file(root, &program));
+    Ok(of_script.unwrap_or_else(|| Some(Channel::of_every_jvm())))
 }
 
 /// The JVM of a service: its main process, or one that this has started as the same user.

@@ -29,6 +29,8 @@ pub struct Evidence<'a> {
     /// Failed huge-page allocations of the whole machine during the run (`thp_fault_fallback`); `None` if not
     /// reported.
     pub thp_fallbacks: Option<u64>,
+    /// Why its JVM did not take the options that were passed; `None` if it did, or if that is unknown.
+    pub not_taken: Option<&'a str>,
     /// Whether the backing is requested through the C library's malloc.
     pub through_malloc: bool,
 }
@@ -44,8 +46,10 @@ pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if backing == Backing::Base {
         let share = coverage.share().unwrap_or(0.0);
-        return (share > BASE_LIMIT)
-            .then(|| format!("{} of the memory was on huge pages (at most 5 % for base)", percent(share)));
+        return (share > BASE_LIMIT).then(|| {
+            let got = format!("{} of the memory was on huge pages (at most 5 % for base)", percent(share));
+            evidence.not_taken.map_or(got.clone(), |why| format!("{got}: {why}"))
+        });
     }
     let size = sizes.huge_page_of(backing)?;
     let share = coverage.share_on(size).unwrap_or(0.0);
@@ -63,6 +67,9 @@ pub fn fell_back(backing: Backing, evidence: &Evidence, sizes: &PageSizes, least
 }
 
 fn cause(backing: Backing, evidence: &Evidence, coverage: &Coverage, page: Bytes) -> Option<String> {
+    if let Some(why) = evidence.not_taken {
+        return Some(why.to_owned());
+    }
     if let Some(warning) = jvm_warning(evidence.output) {
         return Some(format!("the JVM printed '{warning}'"));
     }
@@ -121,8 +128,13 @@ mod tests {
     }
 
     fn judge(backing: &str, coverage: &Coverage, output: &str) -> Result<Option<String>, Box<dyn Error>> {
-        let evidence =
-            Evidence { coverage: Ok(coverage), output, thp_fallbacks: Some(7), through_malloc: false };
+        let evidence = Evidence {
+            coverage: Ok(coverage),
+            output,
+            thp_fallbacks: Some(7),
+            not_taken: None,
+            through_malloc: false,
+        };
         Ok(fell_back(backing.parse()?, &evidence, &sizes()?, 0.8))
     }
 
@@ -160,8 +172,13 @@ mod tests {
 
     #[test]
     fn what_was_not_read_is_not_proven() -> TestResult {
-        let evidence =
-            Evidence { coverage: Err("no smaps"), output: "", thp_fallbacks: None, through_malloc: true };
+        let evidence = Evidence {
+            coverage: Err("no smaps"),
+            output: "",
+            thp_fallbacks: None,
+            not_taken: None,
+            through_malloc: true,
+        };
         for backing in [Backing::Base, Backing::Thp] {
             let why = fell_back(backing, &evidence, &sizes()?, 0.8);
             assert!(why.is_some_and(|why| why.contains("coverage unknown: no smaps")), "{backing}");

@@ -14,5 +14,4 @@ pub mod page_size_log;
 pub mod performance_counters;
 pub mod regions;
 pub mod rehearsal;
-pub mod script_launch;
 pub mod threads;

@@ -62,6 +62,8 @@ pub struct Program {
     pub c_library: CLibrary,
     /// The malloc that the program is linked with, if it is known to be none of the C library's.
     pub allocator: Option<Allocator>,
+    /// Whether it contains the name of a `java` launcher or of a JVM's library, as programs do that start a JVM.
+    pub names_java: bool,
     /// `e_machine` of its ELF header.
     machine: u16,
 }
@@ -91,8 +93,13 @@ pub fn of_program(root: &Root, path: impl AsRef<Path>) -> Result<Program, ReadEr
             None => CLibrary::Static,
             Some(loader) => of_loader(root, &relative(&loader)),
         };
-        let allocator = root.read_within(&path, MAX_PROGRAM_BYTES).ok().and_then(|file| allocator_of(&file));
-        return Ok(Program { c_library, allocator, machine: elf.machine });
+        let file = root.read_within(&path, MAX_PROGRAM_BYTES).unwrap_or_default();
+        return Ok(Program {
+            c_library,
+            allocator: allocator_of(&file),
+            names_java: names_java(&file),
+            machine: elf.machine,
+        });
     }
     Err(root.content(&path, 1, "a program", "a loop of script interpreters"))
 }
@@ -102,8 +109,19 @@ fn allocator_of(file: &[u8]) -> Option<Allocator> {
     if let Some(linked) = libraries.iter().find_map(|library| Allocator::of_library(library)) {
         return Some(linked);
     }
-    // The beginning of its messages.
-    memmem::find(file, b"<jemalloc>: ").map(|_| Allocator::Other("a jemalloc of its own"))
+    // The beginning of jemalloc's messages; the magic bytes of Go's build information; a section of native images.
+    let inside: [(&[u8], &'static str); 3] = [
+        (b"\xff Go buildinf:", "the Go runtime's"),
+        (b"\0.svm_heap\0", "a native image's (SubstrateVM)"),
+        (b"<jemalloc>: ", "a jemalloc of its own"),
+    ];
+    let found = inside.into_iter().find(|(sign, _)| memmem::find(file, sign).is_some());
+    found.map(|(_, name)| Allocator::Other(name))
+}
+
+fn names_java(file: &[u8]) -> bool {
+    let names: [&[u8]; 3] = [b"bin/java", b"libjvm.so", b"libjli.so"];
+    names.into_iter().any(|name| memmem::find(file, name).is_some())
 }
 
 fn relative(path: &str) -> PathBuf {
@@ -294,6 +312,7 @@ mod tests {
         let program = |machine| Program {
             c_library: CLibrary::Glibc { version: None, dir: "lib/multi".into() },
             allocator: None,
+            names_java: false,
             machine,
         };
         assert_eq!(program(elf.machine).jemalloc(&root), None);

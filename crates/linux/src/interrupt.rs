@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+pub use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGTERM};
 
 /// The flag of the handlers that were installed.
 static INSTALLED: OnceLock<Interrupt> = OnceLock::new();

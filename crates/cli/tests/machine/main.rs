@@ -24,6 +24,7 @@ mod inspect;
 mod java;
 mod kernel_tools;
 mod killed;
+mod launch;
 mod limits;
 mod live;
 mod live_killed;
@@ -117,6 +118,7 @@ fn main() -> ExitCode {
         restore::trials(),
         restore_hostile::trials(),
         killed::trials(),
+        launch::trials(),
         fragmentation::trials(),
         inspect::trials(),
         gclog::trials(),

@@ -52,7 +52,7 @@ fn of_script() -> TestResult {
     let ran = Running::start(&mut call)?.wait()?.ended_with(0)?;
     says(&ran.stdout, &["got -Xss1m -XX:+UseTransparentHugePages\n"])?;
     assert!(!ran.stdout.contains("GLIBC_TUNABLES"), "{}", ran.stdout);
-    let said = "CATALINA_OPTS of catalina.sh passes -XX:+UseTransparentHugePages to the JVM of Tomcat";
+    let said = "CATALINA_OPTS of catalina.sh has -XX:+UseTransparentHugePages for the JVM of Tomcat";
     says(&ran.stderr, &[said, "removed -XX:+UseLargePages of CATALINA_OPTS"])?;
     heaps(Path::new(&report))
 }
@@ -83,7 +83,7 @@ fn compared() -> TestResult {
     for round in rounds(&comparison, "base")? {
         assert!(round.coverage.is_some_and(|share| share <= 0.05), "{round:#?}");
     }
-    let note = "CATALINA_OPTS of own.sh passes -XX:+UseTransparentHugePages to the JVM of Tomcat";
+    let note = "CATALINA_OPTS of own.sh has -XX:+UseTransparentHugePages for the JVM of Tomcat";
     says(&comparison.notes.join("\n"), &[note])
 }
 

@@ -16,10 +16,11 @@ use regex::Regex;
 type TestResult = Result<(), Box<dyn Error>>;
 
 /// The crates, the lowest level first: a crate depends on lower levels only.
-const LEVELS: [&[&str]; 6] = [
+const LEVELS: [&[&str]; 7] = [
     &["linux"],
     &["texts"],
     &["jvm", "memory", "databases"],
+    &["launch"],
     &["changes", "evidence", "plan", "memory-c"],
     &["measure", "record"],
     &["cli"],

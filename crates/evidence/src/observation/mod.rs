@@ -21,6 +21,7 @@ use hugewise_jvm::{
     gc_log,
     regions::{Heap, HeapHints, HeapSource, locate_heap},
 };
+use hugewise_launch::proof::PassedOptions;
 use hugewise_linux::{
     pages::coverage::Coverage,
     proc::{
@@ -72,6 +73,10 @@ pub struct Observer {
     thp_size: Option<PageSize>,
     hints: HeapHints,
     heaps: BTreeMap<u32, Heap>,
+    /// Options that were passed for the JVMs of the program.
+    passed: Option<PassedOptions>,
+    /// Why the JVMs with a heap did not take them, by process; `None` for those that did, or if it is unknown.
+    shortcomings: BTreeMap<u32, Option<String>>,
     /// Time from the last sample to the next one if memory does not grow.
     interval: Duration,
     last_sample: Option<Instant>,
@@ -113,6 +118,8 @@ impl Observer {
             thp_size,
             hints: HeapHints::default(),
             heaps: BTreeMap::new(),
+            passed: None,
+            shortcomings: BTreeMap::new(),
             interval: MIN_READING_INTERVAL,
             last_sample: None,
             shortest_reading_interval: MIN_READING_INTERVAL,
@@ -132,6 +139,18 @@ impl Observer {
     #[must_use]
     pub fn with_off_heap(self) -> Observer {
         Observer { samples_off_heap: true, ..self }
+    }
+
+    /// Also reads whether the JVMs of the program took these options.
+    #[must_use]
+    pub fn with_passed(self, passed: Option<PassedOptions>) -> Observer {
+        Observer { passed, ..self }
+    }
+
+    /// Why a JVM of the program did not take the options that were passed; `None` if they all did, or if that is
+    /// unknown.
+    pub fn shortcoming(&self) -> Option<&str> {
+        self.shortcomings.values().find_map(Option::as_deref)
     }
 
     /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down
@@ -308,6 +327,10 @@ impl Observer {
             }
         }
         self.heaps.insert(pid, heap);
+        if let Some(passed) = self.passed.as_ref().filter(|_| !self.shortcomings.contains_key(&pid)) {
+            let taken = passed.taken_by(&self.root, pid);
+            self.shortcomings.insert(pid, taken.and_then(|taken| passed.shortcoming(&taken, pid)));
+        }
         Some(pages.coverage(self.thp_size, "smaps and PAGEMAP_SCAN"))
     }
 

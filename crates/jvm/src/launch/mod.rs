@@ -7,21 +7,20 @@ mod argfile;
 mod contradictions;
 mod effective;
 mod layout;
-mod script;
 mod shell;
 #[cfg(test)]
 mod tests;
 mod wrapper;
 
-use std::{io, path::Path};
+use std::{fmt, io, path::Path};
 
 use hugewise_linux::{sys::file, units::Bytes};
 
 pub use argfile::MAX_ARGFILE_BYTES as MAX_OPTION_FILE_BYTES;
 pub use contradictions::{Contradiction, contradictions};
 pub use effective::{EffectiveOptions, JvmOption, OptionSource};
-pub use script::{Script, ScriptVariable};
 pub use shell::{option_value, option_words};
+pub use wrapper::SHELLS;
 
 /// Environment variables with JVM options. Those of JDK_JAVA_OPTIONS (read by the launcher, JDK 9 and later)
 /// precede the options of the command line, those of JAVA_TOOL_OPTIONS precede both, those of _JAVA_OPTIONS
@@ -159,7 +158,7 @@ impl LaunchLine {
     }
 
     /// This line with these values of variables, which override those of its wrapper.
-    pub fn with_environment(&self, variables: &[(&str, String)]) -> LaunchLine {
+    pub fn with_environment(&self, variables: &[(impl fmt::Display, String)]) -> LaunchLine {
         let mut line = self.clone();
         if !variables.is_empty() {
             line.wrapper.push("env".to_owned());
@@ -258,6 +257,13 @@ pub fn find_program(
         variables: variables.iter().map(|name| parsed.variable(name, outer)).collect(),
         words: parsed.rest,
     }))
+}
+
+/// The words before the first program of a command line that is no wrapper, and that program with its arguments; `None`
+/// if there is none.
+pub fn behind_wrappers(command: &[String]) -> Option<(Vec<String>, Vec<String>)> {
+    let parsed = wrapper::walk_to(command, &[], &|name| !wrapper::is_wrapper(name)).ok()??;
+    Some((parsed.wrapper, parsed.rest))
 }
 
 /// Removes the flags about large pages from the value of a variable of [`OPTION_VARIABLES`]; returns the new

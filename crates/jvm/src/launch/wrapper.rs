@@ -11,7 +11,7 @@ use std::{
 use super::{LaunchError, Variable, shell};
 
 /// Programs that read scripts.
-pub(super) const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
+pub const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
 /// A program that executes the command after its own options and operands.
 struct Wrapper {

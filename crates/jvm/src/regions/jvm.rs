@@ -9,6 +9,8 @@ use hugewise_linux::{
     units::Bytes,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{JvmIdentity, aside, is_libjvm, memory::ProcessMemory, vm_structs::Image};
 use crate::collector::Collector;
 
@@ -60,6 +62,31 @@ pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Op
     let live = ProcessMemory::of(root, pid, vmas);
     let image = Image::load(&live, library.addresses.start).ok()?;
     Flags::read(&image).is_set(flag)
+}
+
+/// The flags of a running JVM that decide its pages, after it adjusted them to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageFlags {
+    /// `UseLargePages`, which is also set with transparent huge pages.
+    pub large_pages: bool,
+    /// `UseTransparentHugePages`.
+    pub transparent: bool,
+}
+
+/// The flags of the JVM of process `pid`; `None` if they cannot be read.
+pub fn page_flags(root: &Root, pid: u32) -> Option<PageFlags> {
+    let vmas = smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()?;
+    let read = || {
+        let library = vmas.iter().find(|vma| is_libjvm(&vma.name))?;
+        let memory = ProcessMemory::of(root, pid, &vmas);
+        let image = Image::load(&memory, library.addresses.start).ok()?;
+        let flags = Flags::read(&image);
+        Some(PageFlags {
+            large_pages: flags.is_set("UseLargePages")?,
+            transparent: flags.is_set("UseTransparentHugePages")?,
+        })
+    };
+    if root.is_live() { aside::answer(aside::READING_LIMIT, read).ok()? } else { None }
 }
 
 /// Flags of a running JVM, by the addresses of their values.

@@ -27,7 +27,7 @@ use hugewise_linux::{proc::smaps::Vma, reading::Reading, root::Root, units::Byte
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::jvm::is_hotspot;
+pub use self::jvm::{PageFlags, is_hotspot, page_flags};
 pub use crate::collector::Collector;
 use claims::Claims;
 pub use heap::{Heap, HeapHints, HeapSource, locate as locate_heap};

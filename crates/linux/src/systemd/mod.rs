@@ -3,7 +3,12 @@
 mod environment;
 pub mod environment_file;
 
-use std::{fmt, io, path::Path, process::Stdio, time::Duration};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -50,11 +55,23 @@ impl Unit {
         &self.0
     }
 
+    /// The program of its first `ExecStart=`; `None` if it has none.
+    pub fn program(&self) -> io::Result<Option<PathBuf>> {
+        let answer = ask(&["show", "--property=ExecStart", "--value", "--", &self.0])?;
+        Ok(program_of(&answer))
+    }
+
     /// Its main process; `None` if it does not run.
     pub fn main_process(&self) -> io::Result<Option<u32>> {
         let pid = ask(&["show", "--property=MainPID", "--value", "--", &self.0])?;
         Ok(pid.trim().parse().ok().filter(|pid| *pid != 0))
     }
+}
+
+/// The program in systemd's description of a command: `{ path=/bin/a ; argv[]=/bin/a -x ; … }`.
+fn program_of(command: &str) -> Option<PathBuf> {
+    let path = command.trim_start().strip_prefix("{ path=")?.split(" ; ").next()?;
+    path.starts_with('/').then(|| PathBuf::from(path))
 }
 
 impl fmt::Display for Unit {
@@ -120,6 +137,13 @@ pub fn systemctl_within(timeout: Duration, arguments: &[&str]) -> io::Result<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_program_of_a_command_is_its_path() {
+        let command = "{ path=/opt/a b/run ; argv[]=/opt/a b/run -x ; ignore_errors=no ; pid=0 }\n";
+        assert_eq!(program_of(command), Some("/opt/a b/run".into()));
+        assert_eq!((program_of(""), program_of("{ path=relative ; }")), (None, None));
+    }
 
     #[test]
     fn only_names_of_services_are_units() {

@@ -317,6 +317,7 @@ impl Experiment<'_> {
                 coverage: coverage.known().ok_or_else(|| coverage.reason().unwrap_or_default()),
                 output: &ended.execution.output,
                 thp_fallbacks,
+                not_taken: ended.observer.shortcoming(),
                 through_malloc,
             };
             proof::fell_back(backing, &evidence, self.sizes, least)
@@ -332,7 +333,8 @@ impl Experiment<'_> {
 
     /// An observer of the regions that this experiment compares.
     pub(crate) fn observer(&self, prepared: &Prepared) -> Observer {
-        let observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp);
+        let observer = Observer::new(self.root, prepared.region.clone(), self.sizes.thp)
+            .with_passed(prepared.passed.clone());
         if self.design.compares_off_heap() { observer.with_off_heap() } else { observer }
     }
 

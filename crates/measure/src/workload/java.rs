@@ -139,6 +139,7 @@ pub(super) fn prepare(
         region,
         pools,
         shared_memory: flags.collector() == Some(Collector::Z),
+        passed: None,
         notes,
     })
 }

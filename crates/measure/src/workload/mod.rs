@@ -7,7 +7,6 @@ mod off_heap;
 mod other;
 mod postgres;
 mod prometheus;
-mod script;
 pub(crate) mod servers;
 mod unit;
 
@@ -18,7 +17,8 @@ use std::{
 
 use hugewise_databases::postgres::line::PostgresLine;
 use hugewise_evidence::observation::{Observer, RegionOfInterest};
-use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine, script_launch::ScriptLaunch};
+use hugewise_jvm::{flags::FinalFlags, launch::LaunchLine};
+use hugewise_launch::{launcher::Launcher, proof::PassedOptions};
 use hugewise_linux::{
     c_library::Allocator,
     hugepages::page_sizes::PageSizes,
@@ -64,9 +64,8 @@ enum WorkloadKind {
     Native { program: PathBuf, touch: Touch },
     Java { line: LaunchLine, flags: FinalFlags },
     Postgres { command: Vec<String>, line: PostgresLine },
-    Script(ScriptLaunch),
     Unit(UnitProgram),
-    Other { command: Vec<String>, allocator: Option<Allocator> },
+    Other { command: Vec<String>, launcher: Option<Launcher>, allocator: Option<Allocator> },
 }
 
 /// A workload prepared for a backing.
@@ -79,6 +78,8 @@ pub struct Prepared {
     pub pools: BTreeMap<PageSize, Bytes>,
     /// Whether the Java heap lies in shared memory, so that THP depends on `shmem_enabled`.
     pub shared_memory: bool,
+    /// Options that were passed for the JVMs that it starts; `None` if its JVM is started by its own command line.
+    pub passed: Option<PassedOptions>,
     /// Changes of its options, for people.
     pub notes: Vec<String>,
 }
@@ -129,10 +130,9 @@ impl Workload {
                 Ok(prepared)
             }
             WorkloadKind::Postgres { command, line } => postgres::prepare(command, line, backing, conditions),
-            WorkloadKind::Script(script) => script::prepare(script, backing, conditions),
             WorkloadKind::Unit(program) => unit::prepare(program, backing, conditions),
-            WorkloadKind::Other { command, allocator } => {
-                other::prepare(command, *allocator, backing, conditions)
+            WorkloadKind::Other { command, launcher, allocator } => {
+                other::prepare(command, launcher.as_ref(), *allocator, backing, conditions)
             }
         }
     }
@@ -161,9 +161,10 @@ impl Workload {
     /// Whether the backing of the observed memory is set through malloc, because the program has no option for it.
     pub fn is_asked_through_malloc(&self, observer: &Observer) -> bool {
         match self.kind {
-            WorkloadKind::Script(_) => !observer.has_heap(),
             WorkloadKind::Unit(UnitProgram { is_jvm, .. }) => !is_jvm,
-            WorkloadKind::Other { .. } => true,
+            WorkloadKind::Other { ref launcher, .. } => {
+                !launcher.as_ref().is_some_and(Launcher::names_java) && !observer.has_heap()
+            }
             _ => false,
         }
     }

@@ -60,6 +60,7 @@ pub(super) fn prepare(program: &Path, touch: &Touch, backing: Backing, condition
         region: RegionOfInterest::Reported,
         pools,
         shared_memory: false,
+        passed: None,
         notes: Vec::new(),
     }
 }

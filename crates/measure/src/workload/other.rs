@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use hugewise_evidence::observation::RegionOfInterest;
+use hugewise_launch::launcher::Launcher;
 use hugewise_linux::{
     c_library::{self, Allocator},
     executable::find,
@@ -24,11 +25,12 @@ pub(super) const OF_JVM: Bytes = Bytes(ROUNDING.0 + (240 << 20));
 
 impl Workload {
     /// A program without options for huge pages.
-    pub fn other(command: Vec<String>, own: OwnFigures) -> Workload {
+    pub fn other(command: Vec<String>, root: &Root, own: OwnFigures) -> Workload {
         let program = command.first().map(String::as_str).unwrap_or_default();
-        let name = program.rsplit('/').next().unwrap_or_default().to_owned();
-        let allocator = allocator(program);
-        Workload { name, turns: None, own, kind: WorkloadKind::Other { command, allocator } }
+        let launcher = Launcher::of(&command, root);
+        let name = launcher.as_ref().map_or(program.rsplit('/').next().unwrap_or_default(), Launcher::name);
+        let (name, allocator) = (name.to_owned(), allocator(program));
+        Workload { name, turns: None, own, kind: WorkloadKind::Other { command, launcher, allocator } }
     }
 }
 
@@ -63,23 +65,49 @@ pub(super) fn described(settings: &MallocSettings) -> String {
     variables.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
+/// A program that most likely starts a JVM gets options for that alone; the memory of others is set through malloc, and
+/// a JVM that they start gets its options as well.
 pub(super) fn prepare(
     command: &[String],
+    launcher: Option<&Launcher>,
     allocator: Option<Allocator>,
     backing: Backing,
     conditions: &Conditions,
 ) -> Result<Prepared, Reason> {
-    let settings = MallocSettings::of_program(allocator, backing, conditions.sizes)?;
-    Ok(Prepared {
+    let mut prepared = Prepared {
         launch: Launch {
             command: command.iter().map(OsString::from).collect(),
-            environment: environment(&settings),
             thp_disabled: backing == Backing::Base,
-            user: None,
+            ..Launch::default()
         },
         region: RegionOfInterest::Anonymous,
         pools: pool_demand(backing, conditions, ROUNDING).into_iter().collect(),
         shared_memory: false,
-        notes: vec![described(&settings)],
-    })
+        passed: None,
+        notes: Vec::new(),
+    };
+    if !launcher.is_some_and(Launcher::names_java) {
+        let settings = MallocSettings::of_program(allocator, backing, conditions.sizes)?;
+        prepared.launch.environment = environment(&settings);
+        prepared.notes.push(described(&settings));
+    }
+    let Some(launcher) = launcher else { return Ok(prepared) };
+    let passed = launcher.passed(backing)?;
+    let (variables, aside) = launcher.variables(&passed.options);
+    if launcher.wrapper.is_empty() {
+        let set = variables.into_iter().map(|(name, value)| (name, Some(value.into())));
+        prepared.launch.environment.extend(set);
+    } else {
+        // Set after the wrapper, which may change variables.
+        let words = launcher.with_environment(&variables);
+        prepared.launch.command = words.into_iter().map(OsString::from).collect();
+    }
+    if launcher.is_known() {
+        prepared.region = RegionOfInterest::AnyJavaHeap;
+        prepared.pools = pool_demand(backing, conditions, OF_JVM).into_iter().collect();
+    }
+    prepared.notes.extend(launcher.describe(&passed.options));
+    prepared.notes.extend((!aside.is_empty()).then(|| format!("removed {}", aside.join(", "))));
+    prepared.passed = Some(passed);
+    Ok(prepared)
 }

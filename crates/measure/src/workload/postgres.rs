@@ -57,6 +57,7 @@ pub(super) fn prepare(
         region: RegionOfInterest::PostgresSharedMemory,
         pools,
         shared_memory: false,
+        passed: None,
         notes,
     })
 }

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, anyhow, bail};
-use hugewise_jvm::{
-    launch::{LaunchLine, read_option_file},
-    script_launch::ScriptLaunch,
-};
+use hugewise_jvm::launch::{LaunchLine, read_option_file};
 use hugewise_linux::root::Root;
 use hugewise_measure::{
     comparison::parameters::substitute,
@@ -93,10 +90,7 @@ impl Compare {
                 "--off-heap needs a COMMAND that starts with java; --backing sets the backing of the memory of any \
                  other program"
             ),
-            None => match ScriptLaunch::of(&command, root) {
-                Some(script) => Workload::script(script, own),
-                None => Workload::other(command, own),
-            },
+            None => Workload::other(command, root, own),
         })
     }
 }

@@ -19,10 +19,8 @@ use hugewise_databases::{
     mariadb::line::{self as mariadb_line, MariadbLine},
     postgres::line::{self, PostgresLine},
 };
-use hugewise_jvm::{
-    launch::{self, LaunchError, LaunchLine, read_option_file},
-    script_launch::ScriptLaunch,
-};
+use hugewise_jvm::launch::{self, LaunchError, LaunchLine, read_option_file};
+use hugewise_launch::launcher::Launcher;
 use hugewise_linux::{
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
@@ -202,7 +200,8 @@ impl ProgramLine {
         }
         let line = match LaunchLine::of_java(command, &read_option_file) {
             Err(error @ LaunchError::NotJava { .. }) => {
-                Err(ScriptLaunch::of(command, root).map_or(error, |launch| launch.unknown_command()))
+                let launcher = Launcher::of(command, root).filter(Launcher::is_known);
+                Err(launcher.map_or(error, |launcher| launcher.unknown_command()))
             }
             line => line,
         };

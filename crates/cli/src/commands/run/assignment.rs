@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hugewise_launch::proof::PassedOptions;
 use hugewise_linux::{hugepages::backing::Backing, proc::vmstat::VmStat, root::Root, units::Bytes};
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +17,12 @@ pub struct ObserverTask {
     pub backing: Backing,
     /// Backing chosen for memory outside of the heap; `None` if unchanged.
     pub off_heap: Option<Backing>,
-    /// Largest heap; `None` if the program is not a JVM, and for a script.
+    /// Largest heap; `None` if the program is no `java`.
     pub max_heap: Option<Bytes>,
-    /// The program is a script: the backing is for the heaps of the JVMs that it starts.
-    pub script: bool,
+    /// The backing is for the heaps of JVMs only, which the program is or starts.
+    pub for_jvms: bool,
+    /// The options that were passed for JVMs.
+    pub passed: Option<PassedOptions>,
     /// Collapse memory outside of the heap once the program is ready.
     pub collapse: bool,
     /// The program was started through a wrapper and may be a child of the process.
@@ -32,6 +35,13 @@ pub struct ObserverTask {
     pub is_service: bool,
     /// Where the report goes.
     pub report: ReportPlace,
+}
+
+impl ObserverTask {
+    /// Whether the program is no `java` itself, and may start several JVMs.
+    pub fn is_launcher(&self) -> bool {
+        self.max_heap.is_none() && self.passed.is_some()
+    }
 }
 
 /// Where the observer writes its reports.

@@ -22,16 +22,12 @@ pub fn start(pid: u32, assignment: ObserverTask) -> ExitSample {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let root = Root::live();
-        let process = Process { pid, root: &root, assignment: &assignment };
+        let process = Process::new(pid, &root, &assignment);
         let mut sample = Err(anyhow::anyhow!("its exit was not seen"));
         let traced = exit_stop::at_exits(pid, false, &mut |exiting| {
             let (_, resident) = process.heaviest().unwrap_or_default();
-            sample = process.regions(exiting).map(|regions| Kept {
-                pid: exiting,
-                at: Duration::ZERO,
-                resident,
-                regions,
-            });
+            let found = process.regions(exiting);
+            sample = found.map(|found| Kept { pid: exiting, at: Duration::ZERO, resident, found });
         });
         // The receiver waits until the end.
         let _ = sender.send(traced.context("it cannot be traced").and(sample));

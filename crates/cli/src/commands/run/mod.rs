@@ -5,9 +5,11 @@ pub mod cache_key;
 mod exit_sample;
 pub mod observer;
 pub mod readiness;
+mod regions;
 pub mod report;
 mod sampled_process;
 mod script;
+mod strict;
 pub mod target;
 mod unit;
 
@@ -40,7 +42,7 @@ use hugewise_plan::{
 
 use self::{
     assignment::{ObserverTask, ReportPlace},
-    target::Target,
+    target::{Handover, Target},
 };
 use crate::{cache::Cache, output::standard_error};
 
@@ -62,7 +64,8 @@ Examples:
   sudo hugewise run --undo --unit tomcat10.service                 restart it as it was
 
 No setting of the machine is changed; 'hugewise plan' counts the pages that a command line needs.
-Exit status: the program's own; 2 if it was not started. With --unit: 0, or 2 if the service did not start.")]
+Exit status: the program's own; 2 if it was not started; with --strict 1 in place of 0 if it did not get the pages.
+With --unit: 0; 1 if the service did not get the pages; 2 if it did not start.")]
 pub struct Run {
     /// Backing: base, thp, hugetlb[:SIZE], shm[:SIZE] or auto. auto uses the first that is available: a pool
     /// with enough pages (JVMs only), transparent huge pages, base pages
@@ -74,7 +77,8 @@ pub struct Run {
     /// Method for --off-heap thp
     #[arg(long, value_enum, default_value_t = MallocArgument::Auto, value_name = "HOW")]
     malloc: MallocArgument,
-    /// Fail instead of falling back: start nothing if the requested backing is not available
+    /// Fail instead of falling back: start nothing if the requested backing is not available, and end with status 1 if
+    /// the program did not get it. The program is then a child of hugewise
     #[arg(long)]
     strict: bool,
     /// Print nothing, write no report, and collapse nothing
@@ -179,8 +183,9 @@ impl Run {
             program: target.name(),
             backing: choice.backing,
             off_heap,
-            max_heap: answers.filter(|_| target.script.is_none()).map(|answers| answers.max_heap),
-            script: target.script.is_some(),
+            max_heap: answers.filter(|_| target.line.is_some()).map(|answers| answers.max_heap),
+            for_jvms: target.is_for_jvms(),
+            passed: target.passed(choice),
             collapse: choice.collapse,
             behind_wrapper: target.line.as_ref().is_none_or(|line| !line.wrapper.is_empty()),
             patience: self.patience(),
@@ -254,8 +259,9 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
         .map_err(anyhow::Error::msg)
         .context("nothing was started")?;
     run.say(&choice.why);
-    if let Some(script) = &target.script {
-        run.say(&script.describe(&choice.options));
+    if let Some(passed) = target.passed(&choice) {
+        let described = target.launcher.as_ref().and_then(|launcher| launcher.describe(&passed.options));
+        described.iter().for_each(|described| run.say(described));
     }
     if let Some(warning) = &choice.warning {
         run.say(&format!("warning: {warning}"));
@@ -275,6 +281,9 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
     if !run.quiet {
         let (place, file) = run.report_file()?;
         let assignment = run.assignment(&target, answers.as_ref(), &choice, place);
+        if run.strict && !run.exact {
+            return strict::run(target.handover(Some(&choice))?, assignment, file);
+        }
         if let Err(error) = observer::start(&assignment, file) {
             let no_report = "nothing was started, because no process can write the report";
             ensure!(run.report.is_none(), "{no_report}: {error:#}");
@@ -313,7 +322,7 @@ fn wait_for_tracer(root: &Root) -> bool {
 }
 
 fn hand_over(target: &Target, choice: Option<&BackingSelection>) -> anyhow::Result<ExitCode> {
-    let (program, words, environment) = target.handover(choice)?;
+    let Handover { program, words, environment } = target.handover(choice)?;
     let failed = || format!("{} could not be started", program.to_string_lossy());
     match handover::exec(&program, &words, &environment).with_context(failed)? {}
 }

@@ -6,7 +6,7 @@ use std::{
     io::{self, Seek, Write},
     os::fd::AsFd,
     path::Path,
-    process::{ExitCode, Stdio},
+    process::{Child, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -25,7 +25,7 @@ use super::{
     assignment::{ObserverTask, ReportPlace, fallbacks},
     exit_sample,
     readiness::{Readiness, grows_fast, is_outgrown, is_sample_due},
-    report::{self, RunOutcome, RunReport},
+    report::{self, RunOutcome, RunReport, Verdict},
     sampled_process::{Kept, Process},
 };
 use crate::output::standard_error;
@@ -56,14 +56,28 @@ pub fn start(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()
 }
 
 /// Observes another process until it is reported, and waits for that. Writes the report to `file` if there is one.
-pub fn report(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<()> {
+pub fn report(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<Verdict> {
+    verdict_of(command_for(assignment, file)?.start_in_foreground().context("starting the observer")?)
+}
+
+/// Starts an observer of another process, which a signal from the terminal does not end.
+pub fn start_beside(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<Child> {
+    command_for(assignment, file)?.start_survivor().context("starting the observer")
+}
+
+/// The verdict of an observer's last report, once it has ended.
+pub fn verdict_of(mut observer: Child) -> anyhow::Result<Verdict> {
+    let ran = observer.wait().context("waiting for the observer")?;
+    let verdict = ran.code().and_then(Verdict::of_status);
+    verdict.with_context(|| format!("the observer failed: {ran}"))
+}
+
+/// The command of an observer of another process.
+fn command_for(assignment: &ObserverTask, file: Option<File>) -> anyhow::Result<Program> {
     let observed = pidfd::open(assignment.pid).context("the program has ended")?;
     let mut command = command(assignment, file)?;
     command.stdin(observed);
-    let ran = command.start_in_foreground().and_then(|mut child| child.wait());
-    let ran = ran.context("starting the observer")?;
-    ensure!(ran.success(), "the observer failed: {ran}");
-    Ok(())
+    Ok(command)
 }
 
 /// The command of an observer.
@@ -79,9 +93,10 @@ pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
     let root = Root::live();
     let stdin = io::stdin();
     check_stdin(&root)?;
-    let process = Process { pid: assignment.pid, root: &root, assignment };
+    let process = Process::new(assignment.pid, &root, assignment);
     let exact = assignment.exact.then(|| exit_sample::start(process.pid, assignment.clone()));
-    let mut observation = Observation { process, begin: Instant::now(), fullest: None, reported: None };
+    let mut observation =
+        Observation { process, begin: Instant::now(), fullest: None, reported: None, last_report: None };
     let fallbacks = fallbacks(&root);
     let outcome = observation.watch(&stdin, fallbacks)?;
     let lasted = observation.begin.elapsed();
@@ -103,6 +118,8 @@ struct Observation<'a> {
     fullest: Option<Kept>,
     /// Resident bytes of the last report since the last exec.
     reported: Option<Bytes>,
+    /// The verdict of the last report since the last exec.
+    last_report: Option<Verdict>,
 }
 
 impl Observation<'_> {
@@ -131,6 +148,8 @@ impl Observation<'_> {
             if program.as_ref() != Some(&(exe.clone(), auxv.clone())) {
                 // Samples and reports before an exec are of another program.
                 (program, self.fullest, self.reported) = (Some((exe, auxv)), None, None);
+                self.last_report = None;
+                self.process.forget();
                 (readiness, gap) = (Readiness::default(), FIRST_READING_INTERVAL);
             }
             let Some((pid, resident)) = self.process.heaviest() else { continue };
@@ -166,9 +185,9 @@ impl Observation<'_> {
     /// Keeps a sample of the process, unless it ends meanwhile.
     fn keep(&mut self, pid: u32, resident: Bytes) {
         let at = self.begin.elapsed();
-        if let Ok(regions) = self.process.regions(pid) {
+        if let Ok(found) = self.process.regions(pid) {
             if pidfd::has_ended(&io::stdin(), Duration::ZERO).is_ok_and(|ended| !ended) {
-                self.fullest = Some(Kept { pid, at, resident, regions });
+                self.fullest = Some(Kept { pid, at, resident, found });
             }
         }
     }
@@ -192,16 +211,17 @@ impl Observation<'_> {
             report.notes.push(format!("the memory of process {pid} could not be read: {error:#}"));
         }
         if self.fullest.as_ref().is_none_or(|fullest| resident >= fullest.resident) {
-            self.fullest = Some(Kept { pid, at, resident, regions: report.regions.clone() });
+            self.fullest = Some(Kept { pid, at, resident, found: report.found.clone() });
         }
         self.reported = Some(resident);
         report.explain(self.process.assignment, self.process.root, fallbacks);
+        self.last_report = Some(report.verdict());
         self.print(&report)
     }
 
     /// Reports the fullest sample once the program has ended, unless it was reported before.
     fn report_end(
-        &self,
+        &mut self,
         outcome: RunOutcome,
         lasted: Duration,
         note: Option<String>,
@@ -219,13 +239,14 @@ impl Observation<'_> {
             let mut report = RunReport::new(assignment, pid, at, outcome);
             report.lasted_seconds = Some(lasted.as_secs_f64());
             if let Some(kept) = &self.fullest {
-                report.regions = kept.regions.clone();
+                report.take(&kept.found);
                 report.explain(assignment, self.process.root, fallbacks);
             }
             report.notes.extend(note);
+            self.last_report = Some(report.verdict());
             self.print(&report)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::from(self.last_report.unwrap_or_default() as u8))
     }
 
     fn print(&self, report: &RunReport) -> anyhow::Result<()> {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use hugewise_evidence::process::{MachineState, Part, RegionPages, Survey};
-use hugewise_jvm::regions::RegionKind;
+use hugewise_launch::proof::Taken;
 use hugewise_linux::{
     hugepages::{
         backing::Backing,
@@ -16,11 +15,16 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::assignment::{ObserverTask, fallbacks};
+use super::{
+    assignment::{ObserverTask, fallbacks},
+    regions::{Found, RunRegion},
+};
 use crate::output::terminal::plain;
 
 /// Coverage, 0 to 1, below which a region that should be on huge pages gets a note.
 const MIN_COVERAGE: f64 = 0.9;
+/// Huge pages that a region must fill for a verdict: of a smaller one, its beginning and end are a large part.
+const MIN_PAGES: u64 = 4;
 
 /// The observer's report, schema `hugewise.run/2`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -50,8 +54,37 @@ pub struct RunReport {
     pub collapsed_bytes: Bytes,
     /// Duration of the collapse; 0 if there was none.
     pub collapse_seconds: f64,
+    /// Whether every JVM of the program took the options that were passed, by its own flags; null if it has no JVM, or
+    /// if they could not be read.
+    pub options_taken: Option<bool>,
+    /// Whether the regions for which a backing was requested have it, to 90 % at least; null if that could not be read,
+    /// or if they are smaller than four huge pages.
+    pub is_covered: Option<bool>,
     /// Regions with too little coverage, with cause and action; and failed readings.
     pub notes: Vec<String>,
+    /// What the sample found, which the other fields show.
+    #[serde(skip)]
+    pub found: Found,
+}
+
+/// Whether the program has what was requested. The numbers are the exit statuses of an observer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has it, or that is unknown.
+    #[default]
+    NotShort = 0,
+    /// A region is on other pages.
+    TooFewPages = 3,
+    /// A JVM did not take the options, or there is no JVM for them.
+    OptionsNotTaken = 4,
+}
+
+impl Verdict {
+    pub fn of_status(status: i32) -> Option<Verdict> {
+        [Verdict::NotShort, Verdict::TooFewPages, Verdict::OptionsNotTaken]
+            .into_iter()
+            .find(|verdict| *verdict as i32 == status)
+    }
 }
 
 /// Whether the program was ready.
@@ -64,21 +97,6 @@ pub enum RunOutcome {
     StillGrowing,
     /// The program has ended; the sample is the fullest one, or with `--exact` that at the exit.
     Ended,
-}
-
-/// A region, its pages, and the backing it should have.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct RunRegion {
-    /// `heap`, `code cache`, `outside heap`; `anonymous` of a program without a heap; `heap of PID` of the other JVMs
-    /// of a script.
-    #[serde(flatten)]
-    pub pages: RegionPages,
-    /// Share of the resident bytes on huge pages, 0 to 1; null if nothing is resident.
-    pub coverage: Option<f64>,
-    /// Requested backing; null for the code cache, for which `run` requests none.
-    #[schemars(with = "Option<String>")]
-    #[serde(rename = "requested_backing")]
-    pub asked: Option<Backing>,
 }
 
 impl RunReport {
@@ -95,8 +113,50 @@ impl RunReport {
             regions: Vec::new(),
             collapsed_bytes: Bytes::ZERO,
             collapse_seconds: 0.0,
+            options_taken: None,
+            is_covered: None,
             notes: Vec::new(),
+            found: Found::default(),
         }
+    }
+
+    /// Takes the readings of a sample.
+    pub fn take(&mut self, found: &Found) {
+        self.regions = found.regions.clone();
+        self.found = found.clone();
+    }
+
+    pub fn verdict(&self) -> Verdict {
+        match (self.options_taken, self.is_covered) {
+            (Some(false), _) => Verdict::OptionsNotTaken,
+            (_, Some(false)) => Verdict::TooFewPages,
+            _ => Verdict::NotShort,
+        }
+    }
+
+    /// Whether all JVMs took their options; also false if there is none, and the options were for JVMs only.
+    fn are_options_taken(&self, assignment: &ObserverTask) -> Option<bool> {
+        assignment.passed.as_ref()?;
+        let jvms = &self.found.jvms;
+        let is_short = |taken: &Taken| !matches!(taken, Taken::Yes | Taken::Unknown);
+        if jvms.iter().any(|(_, taken)| is_short(taken)) || (jvms.is_empty() && self.lacks_jvm(assignment)) {
+            return Some(false);
+        }
+        (!jvms.is_empty() && jvms.iter().all(|(_, taken)| *taken == Taken::Yes)).then_some(true)
+    }
+
+    fn lacks_jvm(&self, assignment: &ObserverTask) -> bool {
+        let has_heap = self.regions.iter().any(|region| region.pages.name.starts_with("heap"));
+        assignment.is_launcher() && assignment.for_jvms && !self.regions.is_empty() && !has_heap
+    }
+
+    fn covers(&self) -> Option<bool> {
+        let least = Bytes(MIN_PAGES * self.found.huge_page?.bytes().0);
+        let asked =
+            self.regions.iter().filter(|region| region.asked.is_some_and(|asked| asked != Backing::Base));
+        let mut large = asked.filter(|region| region.pages.resident_bytes >= least).peekable();
+        large.peek()?;
+        Some(large.all(|region| region.coverage.is_none_or(|coverage| coverage >= MIN_COVERAGE)))
     }
 
     /// Adds a note with the cause for each region with too little coverage.
@@ -104,7 +164,27 @@ impl RunReport {
         if assignment.max_heap.is_some() && !self.regions.iter().any(|region| region.pages.name == "heap") {
             self.notes.push("the heap was not found among the mappings of the process".to_owned());
         }
-        let short = |region: &&RunRegion| region.coverage.is_some_and(|coverage| coverage < MIN_COVERAGE);
+        self.options_taken = self.are_options_taken(assignment);
+        self.is_covered = self.covers();
+        let passed = assignment.passed.iter();
+        let shortcomings: Vec<String> = passed
+            .flat_map(|passed| {
+                self.found.jvms.iter().filter_map(|(pid, taken)| passed.shortcoming(taken, *pid))
+            })
+            .collect();
+        if self.lacks_jvm(assignment) {
+            self.notes.push(format!(
+                "no JVM was found among the processes of {}: options were passed for JVMs only, and other memory was \
+                 left as it is",
+                assignment.program
+            ));
+        }
+        let explains_heap = !shortcomings.is_empty();
+        self.notes.extend(shortcomings);
+        let short = |region: &&RunRegion| {
+            let is_heap = region.pages.name.starts_with("heap");
+            region.coverage.is_some_and(|coverage| coverage < MIN_COVERAGE) && !(is_heap && explains_heap)
+        };
         for region in self.regions.iter().filter(short) {
             let why = match region.asked {
                 None | Some(Backing::Base) => continue,
@@ -154,48 +234,6 @@ fn pool_shortage(root: &Root, assignment: &ObserverTask) -> String {
     format!("{} now; next: hugewise plan {program}", reported.join(", "))
 }
 
-/// The regions of a process, and the pages of each.
-pub fn regions(survey: &Survey, machine: &MachineState, assignment: &ObserverTask) -> Vec<RunRegion> {
-    let is = |part: &Part, kind| part.of_jvm == Some(kind);
-    let region = |name: &str, asked, belongs: &dyn Fn(&Part) -> bool| {
-        let pages = survey.region(name, machine, belongs)?;
-        Some(RunRegion { coverage: pages.coverage(), pages, asked })
-    };
-    let has_heap = survey.parts.iter().any(|(part, _)| is(part, RegionKind::Heap));
-    let regions = match has_heap || assignment.max_heap.is_some() {
-        true => vec![
-            region("heap", Some(assignment.backing), &|part| is(part, RegionKind::Heap)),
-            region("code cache", None, &|part| is(part, RegionKind::CodeCache)),
-            region("outside heap", assignment.off_heap, &is_outside_heap),
-        ],
-        false if assignment.script => vec![region("anonymous", assignment.off_heap, &is_outside_heap)],
-        false => {
-            vec![region("anonymous", assignment.off_heap.or(Some(assignment.backing)), &is_outside_heap)]
-        }
-    };
-    regions.into_iter().flatten().collect()
-}
-
-/// The heap of another process that a script started, with the process ID in its name; `None` if that process is not a
-/// JVM.
-pub fn heap_of_other(
-    survey: &Survey,
-    machine: &MachineState,
-    pid: u32,
-    assignment: &ObserverTask,
-) -> Option<RunRegion> {
-    let is_heap = |part: &Part| part.of_jvm == Some(RegionKind::Heap);
-    let pages = survey.region(&format!("heap of {pid}"), machine, is_heap)?;
-    Some(RunRegion { coverage: pages.coverage(), pages, asked: Some(assignment.backing) })
-}
-
-/// Whether a part is memory outside of heap and code cache. The CDS archive is mapped from a file.
-pub fn is_outside_heap(part: &Part) -> bool {
-    use hugewise_evidence::process::Kind as Use;
-    matches!(part.kind, Use::Anonymous | Use::Malloc | Use::Stack | Use::JvmLargePages)
-        && !matches!(part.of_jvm, Some(RegionKind::Heap | RegionKind::CodeCache | RegionKind::Cds))
-}
-
 /// The report as text.
 pub fn text(report: &RunReport) -> String {
     let (seconds, lasted) = (report.seconds, report.lasted_seconds.unwrap_or(report.seconds));
@@ -243,7 +281,8 @@ mod tests {
             backing: Backing::Thp,
             off_heap: Some(Backing::Thp),
             max_heap,
-            script: false,
+            for_jvms: false,
+            passed: None,
             collapse: false,
             behind_wrapper: false,
             patience: Duration::from_secs(1),
@@ -257,14 +296,5 @@ mod tests {
     fn a_program_that_ended_before_a_sample_has_a_report_without_figures() {
         let report = RunReport::new(&assignment(None), 1, Duration::ZERO, RunOutcome::Ended);
         assert!(text(&report).contains("its coverage is unknown; --exact"), "{}", text(&report));
-    }
-
-    #[test]
-    fn memory_outside_of_the_heap_is_anonymous() {
-        use hugewise_evidence::process::Kind;
-        let is = |kind, of_jvm| is_outside_heap(&Part { addresses: 0..1, name: String::new(), kind, of_jvm });
-        assert!(is(Kind::Malloc, None) && is(Kind::Anonymous, Some(RegionKind::Metaspace)));
-        assert!(!is(Kind::Anonymous, Some(RegionKind::Cds)), "mapped from a file");
-        assert!(!is(Kind::JvmLargePages, Some(RegionKind::Heap)) && !is(Kind::File, None));
     }
 }

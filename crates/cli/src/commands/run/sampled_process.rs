@@ -1,8 +1,9 @@
 //! Samples of the program that `run` started.
 
-use std::{os::fd::AsFd, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, os::fd::AsFd, time::Duration};
 
 use hugewise_evidence::process::{MachineState, Options, Survey, survey};
+use hugewise_launch::proof::Taken;
 use hugewise_linux::{
     hugepages::page_sizes::PageSizes,
     pages::occupancy::Occupancy,
@@ -26,7 +27,8 @@ use hugewise_memory::collapse::{
 
 use super::{
     assignment::ObserverTask,
-    report::{self, RunRegion, RunReport},
+    regions::{self, Found, RunRegion},
+    report::RunReport,
 };
 use crate::commands::collapse;
 
@@ -37,7 +39,7 @@ pub struct Kept {
     /// Since the start.
     pub at: Duration,
     pub resident: Bytes,
-    pub regions: Vec<RunRegion>,
+    pub found: Found,
 }
 
 /// The program whose memory is sampled.
@@ -45,9 +47,20 @@ pub(super) struct Process<'a> {
     pub(super) pid: u32,
     pub(super) root: &'a Root,
     pub(super) assignment: &'a ObserverTask,
+    /// Whether each JVM took its options, which is read once.
+    proofs: RefCell<BTreeMap<u32, Taken>>,
 }
 
-impl Process<'_> {
+impl<'a> Process<'a> {
+    pub(super) fn new(pid: u32, root: &'a Root, assignment: &'a ObserverTask) -> Process<'a> {
+        Process { pid, root, assignment, proofs: RefCell::default() }
+    }
+
+    /// Forgets what was read before an exec.
+    pub(super) fn forget(&self) {
+        self.proofs.borrow_mut().clear();
+    }
+
     /// The process with most resident bytes, and their number.
     pub(super) fn heaviest(&self) -> Option<(u32, Bytes)> {
         let resident = |pid: u32| {
@@ -65,12 +78,12 @@ impl Process<'_> {
         }
     }
 
-    /// The heaps of the other JVMs that a script has started.
-    fn heaps_of_others(&self, machine: &MachineState, pid: u32) -> Vec<RunRegion> {
-        let others = self.tree().into_iter().filter(|other| self.assignment.script && *other != pid);
+    /// The heaps of the other JVMs that the program has started.
+    fn heaps_of_others(&self, machine: &MachineState, pid: u32) -> Vec<(u32, RunRegion)> {
+        let others = self.tree().into_iter().filter(|other| self.assignment.is_launcher() && *other != pid);
         let heap = |other: u32| {
             let sampled = self.read(machine, other).ok()?;
-            report::heap_of_other(&sampled.survey, machine, other, self.assignment)
+            Some((other, regions::heap_of_other(&sampled.survey, machine, other, self.assignment)?))
         };
         others.filter_map(heap).collect()
     }
@@ -92,17 +105,34 @@ impl Process<'_> {
             sampled = self.read(&machine, pid)?;
             report.collapsed_bytes = huge(&sampled.vmas).saturating_sub(before);
         }
-        report.regions = report::regions(&sampled.survey, &machine, self.assignment);
-        report.regions.extend(self.heaps_of_others(&machine, pid));
+        report.take(&self.found(&sampled.survey, &machine, pid));
         Ok(())
     }
 
     /// The regions of a process now.
-    pub(super) fn regions(&self, pid: u32) -> anyhow::Result<Vec<RunRegion>> {
+    pub(super) fn regions(&self, pid: u32) -> anyhow::Result<Found> {
         let machine = MachineState::read(self.root)?;
-        let mut regions = report::regions(&self.read(&machine, pid)?.survey, &machine, self.assignment);
-        regions.extend(self.heaps_of_others(&machine, pid));
-        Ok(regions)
+        Ok(self.found(&self.read(&machine, pid)?.survey, &machine, pid))
+    }
+
+    fn found(&self, survey: &Survey, machine: &MachineState, pid: u32) -> Found {
+        let mut regions = regions::regions(survey, machine, self.assignment);
+        let others = self.heaps_of_others(machine, pid);
+        let own = regions.iter().any(|region| region.pages.name == "heap").then_some(pid);
+        let with_heap = own.into_iter().chain(others.iter().map(|(other, _)| *other));
+        let jvms = with_heap.filter_map(|pid| Some((pid, self.proof(pid)?))).collect();
+        regions.extend(others.into_iter().map(|(_, region)| region));
+        Found { regions, jvms, huge_page: machine.pmd() }
+    }
+
+    /// Whether JVM `pid` took its options; `None` if none were passed.
+    fn proof(&self, pid: u32) -> Option<Taken> {
+        if let Some(known) = self.proofs.borrow().get(&pid) {
+            return Some(known.clone());
+        }
+        let taken = self.assignment.passed.as_ref()?.taken_by(self.root, pid)?;
+        self.proofs.borrow_mut().insert(pid, taken.clone());
+        Some(taken)
     }
 
     fn read(&self, machine: &MachineState, pid: u32) -> anyhow::Result<MemorySample> {
@@ -126,7 +156,7 @@ impl Process<'_> {
         let occupancy = Occupancy::open(self.root, self.pid, sizes.base, size)?;
         let mut all = Vec::new();
         let outside =
-            sampled.survey.parts.iter().map(|(part, _)| part).filter(|part| report::is_outside_heap(part));
+            sampled.survey.parts.iter().map(|(part, _)| part).filter(|part| regions::is_outside_heap(part));
         for part in outside {
             for vma in sampled.vmas.iter().filter(|vma| part.addresses.contains(&vma.addresses.start)) {
                 if suitable::unsuitable(vma, &circumstances).is_none() {

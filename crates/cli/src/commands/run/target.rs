@@ -18,8 +18,8 @@ use hugewise_jvm::{
     large_page_flags,
     launch::{LaunchError, LaunchLine, read_option_file},
     rehearsal::{self, DemandError},
-    script_launch::ScriptLaunch,
 };
+use hugewise_launch::{launcher::Launcher, proof::PassedOptions};
 use hugewise_linux::{
     c_library, cgroup,
     executable::find,
@@ -41,14 +41,24 @@ use crate::cache::Cache;
 /// First Linux that can collapse the memory of another process.
 const MIN_COLLAPSE_KERNEL: (u32, u32) = (6, 1);
 
+/// What exec needs to start a program.
+pub struct Handover {
+    /// The file.
+    pub program: OsString,
+    /// Its arguments; the first is its name.
+    pub words: Vec<OsString>,
+    /// `NAME=VALUE`.
+    pub environment: Vec<OsString>,
+}
+
 /// A program to be started.
 pub struct Target {
     /// The command line as given.
     command: Vec<OsString>,
     /// The parsed command line of a `java`; `None` for other programs, or if parsing failed.
     pub line: Option<LaunchLine>,
-    /// The shell script that the command starts; `None` for other programs.
-    pub script: Option<ScriptLaunch>,
+    /// The program that the command starts, if it is no `java`; `None` also if it was not found.
+    pub launcher: Option<Launcher>,
     /// Why the command line of a `java` could not be parsed.
     pub not_understood: Option<LaunchError>,
     /// Variables with JVM options, without their large-page flags.
@@ -69,12 +79,12 @@ impl Target {
             Some(Err(error)) => (None, Some(error)),
             line => (line.and_then(Result::ok), None),
         };
-        let is_script = line.is_none() && matches!(not_understood, None | Some(LaunchError::Script { .. }));
-        let script = if is_script { ScriptLaunch::of(&words, &Root::live()) } else { None };
-        let not_understood = not_understood.filter(|_| script.is_none());
+        let is_launcher = line.is_none() && matches!(not_understood, None | Some(LaunchError::Script { .. }));
+        let launcher = if is_launcher { Launcher::of(&words, &Root::live()) } else { None };
+        let not_understood = not_understood.filter(|_| launcher.is_none());
         let first = command.first().context("no program was named")?;
         let inner = line.as_ref().map(|line| &line.java);
-        let inner = inner.or(script.as_ref().and_then(|script| script.script.words.first()));
+        let inner = inner.or(launcher.as_ref().and_then(|launcher| launcher.words.first()));
         let named = inner.map_or(first.clone(), OsString::from);
         // A wrapper may find the program with its own PATH; otherwise exec reports the error.
         let wrapped = named != *first;
@@ -83,13 +93,13 @@ impl Target {
         let file = file.with_context(|| format!("{} was not found", named.to_string_lossy()))?;
         let of_line = |line: &LaunchLine| line.variables_without_page_flags(&|name| env::var(name).ok());
         let (variables, aside) = line.as_ref().map(of_line).unwrap_or_default();
-        Ok(Target { command: command.to_vec(), line, script, not_understood, variables, aside, file })
+        Ok(Target { command: command.to_vec(), line, launcher, not_understood, variables, aside, file })
     }
 
     /// The file name without its directory.
     pub fn name(&self) -> String {
-        if let Some(script) = &self.script {
-            return script.script.name().to_owned();
+        if let Some(launcher) = &self.launcher {
+            return launcher.name().to_owned();
         }
         self.file.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -103,7 +113,7 @@ impl Target {
         wanted: &BackingRequest,
     ) -> SelectionFacts {
         let pools = pools::read(root).unwrap_or_default();
-        let malloc_matters = (self.line.is_none() && self.script.is_none()) || wanted.off_heap.is_some();
+        let malloc_matters = !self.is_for_jvms() || wanted.off_heap.is_some();
         let path = self.file.strip_prefix("/").unwrap_or(&self.file);
         let program = match malloc_matters {
             true => c_library::of_program(root, path).map_err(Reason::from),
@@ -141,7 +151,7 @@ impl Target {
         cache: Option<&Cache>,
     ) -> anyhow::Result<Option<JvmAnswers>> {
         let Some(line) = &self.line else {
-            return Ok(self.script.as_ref().map(|_| script::answers(wanted)));
+            return Ok(self.jvm_launcher().map(|_| script::answers(wanted)));
         };
         let words: Vec<String> =
             self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -163,33 +173,33 @@ impl Target {
     pub fn set_aside(&self, choice: &BackingSelection) -> Vec<String> {
         let (_, mut aside) =
             self.line.as_ref().map(|line| line.with_page_flags(&choice.options)).unwrap_or_default();
-        aside.extend(self.script.iter().flat_map(|script| script.variables(&choice.options).1));
+        if let Some(passed) = self.passed(choice) {
+            aside.extend(self.launcher.iter().flat_map(|launcher| launcher.variables(&passed.options).1));
+        }
         aside.extend(self.aside.iter().cloned());
         aside
     }
 
-    /// File, arguments and environment for exec.
-    pub fn handover(
-        &self,
-        choice: Option<&BackingSelection>,
-    ) -> anyhow::Result<(OsString, Vec<OsString>, Vec<OsString>)> {
+    /// How the program is started.
+    pub fn handover(&self, choice: Option<&BackingSelection>) -> anyhow::Result<Handover> {
         let mut words = self.command.clone();
-        let mut changed: Vec<(&str, String)> = Vec::new();
+        let mut changed: Vec<(String, String)> = Vec::new();
         if let Some(choice) = choice {
             if let Some(malloc) = &choice.malloc {
-                changed = malloc.variables(&|name| self.variable(name));
+                let variables = malloc.variables(&|name| self.variable(name));
+                changed = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             }
-            if let Some(script) = &self.script {
-                changed.extend(script.variables(&choice.options).0);
-                if !script.script.wrapper.is_empty() {
+            if let Some((launcher, passed)) = self.launcher.as_ref().zip(self.passed(choice)) {
+                changed.extend(launcher.variables(&passed.options).0);
+                if !launcher.wrapper.is_empty() {
                     // Set after the wrapper, which may change variables.
-                    words =
-                        script.script.with_environment(&changed).into_iter().map(OsString::from).collect();
+                    words = launcher.with_environment(&changed).into_iter().map(OsString::from).collect();
                     changed.clear();
                 }
             }
             if let Some(line) = &self.line {
-                changed.extend(self.variables.clone());
+                let variables = self.variables.iter().cloned();
+                changed.extend(variables.map(|(name, value)| (name.to_owned(), value)));
                 words = self.with_options(line, &choice.options);
                 if !line.wrapper.is_empty() && !changed.is_empty() {
                     // Set after the wrapper, which may change variables.
@@ -206,12 +216,38 @@ impl Target {
         let others = env::vars_os().filter(|(name, _)| !ours(name));
         let changed = changed.iter().map(|(name, value)| (name.into(), value.into()));
         let environment = others.chain(changed).map(|(name, value)| assignment(&name, &value)).collect();
-        Ok((program.into_os_string(), words, environment))
+        Ok(Handover { program: program.into_os_string(), words, environment })
+    }
+
+    /// The program, if it most likely starts a JVM: then its own memory stays as it is.
+    fn jvm_launcher(&self) -> Option<&Launcher> {
+        self.launcher.as_ref().filter(|launcher| launcher.names_java())
+    }
+
+    /// Whether the backing is for heaps only.
+    pub fn is_for_jvms(&self) -> bool {
+        self.line.is_some() || self.jvm_launcher().is_some()
+    }
+
+    /// The options for the JVMs of the program; `None` if none are passed.
+    pub fn passed(&self, choice: &BackingSelection) -> Option<PassedOptions> {
+        if self.line.is_some() {
+            let options = choice.options.clone();
+            let backing = choice.backing;
+            return Some(PassedOptions { backing, variable: None, options, other_variables: Vec::new() });
+        }
+        let launcher = self.launcher.as_ref()?;
+        if self.jvm_launcher().is_none() && choice.malloc.is_none() && !choice.disable_thp {
+            return None;
+        }
+        launcher.passed(choice.backing).ok()
     }
 
     /// The value of a variable as the program would see it.
     fn variable(&self, name: &str) -> Option<String> {
-        let wrapper = self.line.as_ref().map(|line| line.wrapper.as_slice()).unwrap_or_default();
+        let of_launcher = self.launcher.as_ref().map(|launcher| launcher.wrapper.as_slice());
+        let wrapper =
+            self.line.as_ref().map(|line| line.wrapper.as_slice()).or(of_launcher).unwrap_or_default();
         let assigned = wrapper.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         assigned.map(str::to_owned).or_else(|| env::var(name).ok())
     }

@@ -19,8 +19,9 @@ use super::{
     Run,
     assignment::{ObserverTask, ReportPlace},
     observer,
+    report::Verdict,
 };
-use crate::{machine, unit_program};
+use crate::{NEGATIVE, machine, unit_program};
 
 /// Restarts the service with the variables of the backing, or puts it back with --undo.
 pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
@@ -57,11 +58,19 @@ pub fn run(run: &Run, unit: &Unit) -> anyhow::Result<ExitCode> {
     machine::all_restored(&journal.close()).with_context(|| format!("{unit} was not restarted as it was"))?;
     let failed = || format!("{unit} did not start on {backing}, and was restarted without a drop-in");
     let pid = restarted.with_context(failed)?;
-    if let Err(error) = observed(run, &program, backing, pid, (place, report)) {
-        drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
-        return Err(error.context(failed()));
+    match observed(run, &program, backing, pid, (place, report)) {
+        Ok(Verdict::NotShort) => Ok(ExitCode::SUCCESS),
+        Ok(Verdict::TooFewPages) => Ok(ExitCode::from(NEGATIVE)),
+        Ok(Verdict::OptionsNotTaken) => {
+            drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
+            run.say(&format!("{unit} did not take the options, and was restarted as it was"));
+            Ok(ExitCode::from(NEGATIVE))
+        }
+        Err(error) => {
+            drop_in.undo().with_context(|| format!("{unit} was not restarted as it was"))?;
+            Err(error.context(failed()))
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Why the service does not run.
@@ -79,7 +88,7 @@ fn observed(
     backing: Backing,
     pid: u32,
     (place, report): (ReportPlace, Option<File>),
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Verdict> {
     let unit = &program.unit;
     run.say(&format!(
         "{unit} was restarted, and starts like this until the machine is started again; undo it with \
@@ -92,7 +101,8 @@ fn observed(
         backing,
         off_heap: None,
         max_heap: None,
-        script: program.is_jvm,
+        for_jvms: program.is_jvm,
+        passed: program.is_jvm.then(|| program.passed(backing)).transpose().map_err(anyhow::Error::msg)?,
         collapse: false,
         behind_wrapper: true,
         patience: run.patience(),
@@ -100,11 +110,9 @@ fn observed(
         is_service: true,
         report: place,
     };
-    if !run.quiet {
-        observer::report(&task, report)?;
-    }
+    let verdict = if run.quiet { Verdict::default() } else { observer::report(&task, report)? };
     ensure!(unit.main_process()? == Some(pid), has_ended(unit));
-    Ok(())
+    Ok(verdict)
 }
 
 /// Puts the service back, and restarts it if it runs.

@@ -194,6 +194,11 @@ pub fn terminate_process(pid: u32, is_target: impl FnOnce() -> bool) -> io::Resu
     signal_process(pid, libc::SIGTERM, is_target)
 }
 
+/// Sends a signal that this process received to its child `pid`, which it has not reaped.
+pub fn pass_on(pid: u32, signal: c_int) -> io::Result<()> {
+    signal_process(pid, signal, || true)
+}
+
 fn signal_process(pid: u32, signal: c_int, is_target: impl FnOnce() -> bool) -> io::Result<()> {
     let pidfd = pidfd::open(pid)?;
     if !is_target() {

@@ -72,6 +72,12 @@ impl Program {
         Program::new("/proc/self/exe")
     }
 
+    /// The name by which it is started (`argv[0]`), in place of its path.
+    pub fn named(&mut self, name: impl AsRef<OsStr>) -> &mut Program {
+        self.command.arg0(name);
+        self
+    }
+
     pub fn arg(&mut self, argument: impl AsRef<OsStr>) -> &mut Program {
         self.command.arg(argument);
         self
