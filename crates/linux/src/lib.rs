@@ -11,6 +11,7 @@ pub mod capture;
 mod captured_output;
 pub mod cgroup;
 pub mod cpu;
+pub mod elf_sections;
 pub mod empty_folder;
 pub mod executable;
 pub mod facts;

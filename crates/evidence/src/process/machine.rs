@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use hugewise_linux::{
+    facts::OSRELEASE,
     hugepages::{
         page_sizes::PageSizes,
         pools::{self, Pool},
@@ -18,6 +19,8 @@ use hugewise_linux::{
 #[derive(Clone, Debug)]
 pub struct MachineState {
     pub sizes: PageSizes,
+    /// First two numbers of the kernel release; `None` if they could not be read.
+    pub kernel: Option<(u32, u32)>,
     /// THP mode for anonymous memory at the PMD size, and the file that sets it; `None` if it could not be
     /// read.
     pub anonymous: Option<(String, PathBuf)>,
@@ -45,6 +48,7 @@ impl MachineState {
         let splits = vmstat.get("thp_split_page").zip(vmstat.get("thp_split_pmd"));
         Ok(MachineState {
             sizes,
+            kernel: root.value(OSRELEASE, "a release").ok().and_then(|release: String| numbers(&release)),
             anonymous: owned(thp.pmd_enabled()),
             shared: owned(thp.pmd_shmem_enabled()),
             defrag: thp.defrag.known().cloned(),
@@ -57,8 +61,19 @@ impl MachineState {
         })
     }
 
+    /// Whether the kernel is this release or a later one; `None` if its release is unknown.
+    pub fn since(&self, release: (u32, u32)) -> Option<bool> {
+        self.kernel.map(|kernel| kernel >= release)
+    }
+
     /// `None` if the kernel has no THP.
     pub fn pmd(&self) -> Option<PageSize> {
         self.sizes.thp
     }
+}
+
+/// The first two numbers of `6.18.44-generic`.
+fn numbers(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|one: char| !one.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }

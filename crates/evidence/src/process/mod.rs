@@ -1,14 +1,18 @@
 //! The mappings of a process: named, counted by page size, with the reason for base pages.
 
+mod environment;
 mod machine;
 mod measure;
 mod model;
 mod names;
 mod reason_by_settings;
 mod reason_words;
+mod runtime;
 mod shared_memory;
 mod stacks;
 mod summary;
+
+use std::cell::OnceCell;
 
 use hugewise_linux::{
     pages::folios::{self, FolioSelection},
@@ -21,7 +25,7 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-use self::names::Naming;
+use self::{environment::Environment, names::Naming, reason_words::Circumstances, runtime::Runtime};
 
 pub use self::{
     machine::MachineState,
@@ -55,7 +59,8 @@ pub fn inspect(
     let vmas = smaps::read_many(root, &pid.to_string()).map_err(|error| process.explain(root, &error))?;
     let wanted = if options.full { FolioSelection::All } else { FolioSelection::Whole };
     let folios = folios::read(root, pid, vmas.iter().map(VmaRange::from), &machine.sizes, wanted).into();
-    let Survey { parts, source, notes } = survey(root, machine, &process, &vmas, &folios, options);
+    let Survey { parts, source, notes, environment, runtime } =
+        survey(root, machine, &process, &vmas, &folios, options);
     process.check_running(root)?;
     if vmas.is_empty() {
         let words = format!("{pid} ({}) has no mappings any more: it is ending", process.name);
@@ -65,14 +70,25 @@ pub fn inspect(
     let mut totals = Totals::default();
     parts.iter().for_each(|(_, counts)| totals.add(&counts.once(), machine));
     let counted_before = shared.add(root, machine, pid, &vmas);
-    let regions = parts
-        .into_iter()
-        .map(|(part, counts)| region(machine, &process, part, &counts, &folios, options))
-        .collect();
+    let known =
+        Known { root, machine, process: &process, environment: &environment, runtime: runtime.as_ref() };
+    let around = Circumstances { known, is_jvm, has_file_thp: OnceCell::new() };
+    let regions =
+        parts.into_iter().map(|(part, counts)| region(&around, part, &counts, &folios, options)).collect();
     let folio_sizes = folios.map(|_| true);
     let mut inspected = Inspected::new(process, is_jvm, source, totals, folio_sizes, Some(regions), notes);
     inspected.counted_before = counted_before;
     Ok(inspected)
+}
+
+/// What is known of a process before its mappings are named.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    root: &'a Root,
+    machine: &'a MachineState,
+    process: &'a Process,
+    environment: &'a Environment,
+    runtime: Option<&'a Runtime>,
 }
 
 /// All mappings of a process, named and counted.
@@ -82,6 +98,10 @@ pub struct Survey {
     /// Source of the names.
     pub source: String,
     pub notes: Vec<String>,
+    /// The variables with which the process was started.
+    environment: Environment,
+    /// The allocator or runtime in place of the C library's malloc.
+    runtime: Option<Runtime>,
 }
 
 /// Names and counts the mappings `vmas` of a process.
@@ -93,10 +113,13 @@ pub fn survey(
     folios: &Reading<Vec<folios::FolioRange>>,
     options: Options,
 ) -> Survey {
-    let Naming { parts, source, mut notes } = names::name(root, process, vmas, options);
-    let (counts, note) = measure::measure(root, machine, process, vmas, &parts, folios);
+    let environment = Environment::read(root, process.pid);
+    let runtime = Runtime::find(root, process.pid, vmas);
+    let known = Known { root, machine, process, environment: &environment, runtime: runtime.as_ref() };
+    let Naming { parts, source, mut notes } = names::name(&known, vmas, options);
+    let (counts, note) = measure::measure(&known, vmas, &parts, folios);
     notes.extend(note);
-    Survey { parts: parts.into_iter().zip(counts).collect(), source, notes }
+    Survey { parts: parts.into_iter().zip(counts).collect(), source, notes, environment, runtime }
 }
 
 /// Reads the totals of process `pid` from `smaps_rollup`, without regions.
@@ -126,20 +149,18 @@ pub fn inspect_totals(root: &Root, machine: &MachineState, pid: u32) -> Result<I
 }
 
 fn region(
-    machine: &MachineState,
-    process: &Process,
+    around: &Circumstances<'_>,
     part: Part,
     counts: &PartCounts,
     folios: &Reading<Vec<folios::FolioRange>>,
     options: Options,
 ) -> InspectedRegion {
     let pages = &counts.pages;
-    let words =
-        counts.reason.map(|(reason, _)| reason_words::words(reason, part.kind, counts, process.pid, machine));
+    let words = counts.reason.map(|(reason, _)| reason_words::words(reason, part.kind, counts, around));
     let reason = counts.reason.map(|(judged, bytes)| (judged.reason, bytes));
     let (detail, actions) = words.map(|words| (words.detail, words.actions)).unzip();
     InspectedRegion {
-        pages: RegionPages::new(part.name, part.addresses, pages, machine, reason),
+        pages: RegionPages::new(part.name, part.addresses, pages, around.known.machine, reason),
         kind: part.kind,
         mappings: counts.mappings,
         swapped_bytes: pages.swap,

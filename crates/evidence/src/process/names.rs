@@ -11,7 +11,12 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Options, stacks::Stacks};
+use super::{Known, Options, runtime::Runtime, stacks::Stacks};
+
+/// The kernel that excludes the stacks of threads from huge pages.
+pub const STACKS_MARKED_SINCE: (u32, u32) = (6, 7);
+/// Addresses of the heap of Go on 64-bit machines.
+const GO_HEAP: Range<u64> = 0xc0_0000_0000..0xe0_0000_0000;
 
 /// Kind of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -27,7 +32,7 @@ pub enum Kind {
     Stack,
     /// Other anonymous memory.
     Anonymous,
-    /// Shared memory: memfd, System V, `/dev/shm`, shared anonymous.
+    /// Shared memory: memfd, System V, files on tmpfs, shared anonymous.
     Shared,
     /// A mapped file.
     File,
@@ -71,9 +76,12 @@ pub struct Naming {
 
 /// Names every mapping. With `options.attach`, a JVM is queried through its attach socket, which costs it a short
 /// stop.
-pub fn name(root: &Root, process: &Process, vmas: &[Vma], options: Options) -> Naming {
-    let mut everywhere = generic(vmas, &Stacks::find(root, process, vmas));
-    if malloc_takes_from_pool(root, process.pid) {
+pub fn name(known: &Known<'_>, vmas: &[Vma], options: Options) -> Naming {
+    let Known { root, machine, process, environment, runtime } = *known;
+    let marked = machine.since(STACKS_MARKED_SINCE) == Some(true);
+    let stacks = Stacks::find(root, process, vmas, marked, runtime.is_some());
+    let mut everywhere = generic(vmas, &stacks, runtime);
+    if environment.tunable("glibc.malloc.hugetlb") == Some("2") {
         for part in everywhere.iter_mut().filter(|part| part.name == OF_A_POOL) {
             part.name = "malloc, hugetlb pages (glibc.malloc.hugetlb=2)".to_owned();
             part.kind = Kind::Malloc;
@@ -142,30 +150,6 @@ pub fn excludes_pool(command: &[String]) -> bool {
 /// Name of explicit huge pages whose user is unknown.
 const OF_A_POOL: &str = "anonymous, hugetlb pages";
 
-/// Whether the process was started with a malloc that takes its memory from a pool.
-fn malloc_takes_from_pool(root: &Root, pid: u32) -> bool {
-    let environment = root.read_bytes(format!("proc/{pid}/environ")).unwrap_or_default();
-    let tunables =
-        environment.split(|byte| *byte == 0).find_map(|word| word.strip_prefix(b"GLIBC_TUNABLES="));
-    tunables
-        .unwrap_or_default()
-        .split(|byte| *byte == b':')
-        .any(|tunable| tunable == b"glibc.malloc.hugetlb=2")
-}
-
-/// Whether the JVM's flags request pages of a pool. The last of contradictory flags counts.
-pub fn wants_pool(command: &[String]) -> bool {
-    let last = |flag: &str| {
-        let says = |argument: &String| match argument.strip_prefix("-XX:")?.split_at_checked(1)? {
-            ("+", name) if name == flag => Some(true),
-            ("-", name) if name == flag => Some(false),
-            _ => None,
-        };
-        command.iter().rev().find_map(says).unwrap_or(false)
-    };
-    last("UseLargePages") && !last("UseTransparentHugePages")
-}
-
 /// Replaces the ranges of `own` in `parts`. Both are sorted by address.
 fn overlay(parts: Vec<Part>, own: Vec<Part>) -> Vec<Part> {
     let mut all = Vec::with_capacity(parts.len() + own.len());
@@ -191,16 +175,18 @@ fn overlay(parts: Vec<Part>, own: Vec<Part>) -> Vec<Part> {
 }
 
 /// Names from the kernel, for the mappings of any process.
-fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
+fn generic(vmas: &[Vma], stacks: &Stacks, runtime: Option<&Runtime>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (index, vma) in vmas.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| vmas.get(before));
         let (name, kind) = match stacks.name(vma) {
             Some(name) => (name, Kind::Stack),
-            None if is_arena(vma, vmas.get(index + 1)) => ("malloc arena".to_owned(), Kind::Malloc),
+            None if of_glibc(vma, runtime) && is_arena(vma, vmas.get(index + 1)) => {
+                ("malloc arena".to_owned(), Kind::Malloc)
+            }
             None => match before.filter(|before| is_bss(vma, before)) {
                 Some(before) => (format!("{} (bss)", before.name), Kind::File),
-                None => by_name(vma),
+                None => with_runtime(by_name(vma), vma, runtime),
             },
         };
         // Mappings with different madvise advice stay separate regions.
@@ -221,6 +207,29 @@ fn generic(vmas: &[Vma], stacks: &Stacks) -> Vec<Part> {
 /// Whether `vma` continues `last`. Adjacent stacks stay separate, and so do adjacent mappings of one file.
 fn goes_on(last: &Part, vma: &Vma) -> bool {
     last.addresses.end == vma.addresses.start && !matches!(last.kind, Kind::Stack | Kind::Shared)
+}
+
+/// Whether an arena of glibc may be here.
+fn of_glibc(vma: &Vma, runtime: Option<&Runtime>) -> bool {
+    !runtime.is_some_and(|runtime| match runtime {
+        Runtime::Go => GO_HEAP.contains(&vma.addresses.start),
+        runtime => runtime.replaces_malloc(),
+    })
+}
+
+/// The name of memory in a process whose anonymous memory `runtime` manages, or at least part of it.
+fn with_runtime(named: (String, Kind), vma: &Vma, runtime: Option<&Runtime>) -> (String, Kind) {
+    let Some(runtime) = runtime else { return named };
+    match (vma.name.as_str(), named.1) {
+        ("", Kind::Anonymous | Kind::Reserved)
+            if *runtime == Runtime::Go && GO_HEAP.contains(&vma.addresses.start) =>
+        {
+            ("Go heap".to_owned(), named.1)
+        }
+        ("", Kind::Anonymous) => (format!("anonymous ({} or mmap)", runtime.name()), Kind::Anonymous),
+        ("[heap]", _) if runtime.replaces_malloc() => ("[heap], by brk".to_owned(), Kind::Malloc),
+        _ => named,
+    }
 }
 
 /// A glibc arena begins at a multiple of 64 MiB (`HEAP_MAX_SIZE`); glibc makes it accessible as it grows.
@@ -257,7 +266,11 @@ fn by_name(vma: &Vma) -> (String, Kind) {
     let inner = |prefix: &str| plain.strip_prefix(prefix).map(|rest| rest.trim_end_matches(']'));
     if let Some(name) = inner("[anon:") {
         // glibc and the JVM name some of their mappings.
-        let kind = if name.contains("malloc") { Kind::Malloc } else { Kind::Anonymous };
+        let kind = match name {
+            name if name.contains("stack") => Kind::Stack,
+            name if name.contains("malloc") => Kind::Malloc,
+            _ => Kind::Anonymous,
+        };
         return (name.to_owned(), kind);
     }
     if let Some(name) = inner("[anon_shmem:") {
@@ -276,7 +289,8 @@ fn by_name(vma: &Vma) -> (String, Kind) {
         ("[stack]", _) => ("stack of the main thread".to_owned(), Kind::Stack),
         ("/anon_hugepage", _) => (OF_A_POOL.to_owned(), Kind::Anonymous),
         ("/dev/zero", _) => ("shared anonymous".to_owned(), Kind::Shared),
-        (path, _) if path.starts_with("/dev/shm/") => (path.to_owned(), Kind::Shared),
+        (path, _) if vma.tmpfs().is_some() => (format!("{path} (tmpfs)"), Kind::Shared),
+        (path, _) if vma.mount.is_none() && path.starts_with("/dev/shm/") => (path.to_owned(), Kind::Shared),
         (path, _) if path.starts_with('[') => (path.to_owned(), Kind::Kernel),
         (path, permissions) => {
             let part = match permissions {
@@ -299,7 +313,7 @@ mod tests {
     }
 
     fn named(vmas: &[Vma]) -> Vec<(u64, String, Kind)> {
-        let parts = generic(vmas, &Stacks::default());
+        let parts = generic(vmas, &Stacks::default(), None);
         parts.into_iter().map(|part| (part.addresses.start, part.name, part.kind)).collect()
     }
 
@@ -377,14 +391,5 @@ mod tests {
         let excludes = |line: &str| excludes_pool(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert!(excludes("postgres -D x -c huge_pages=off") && excludes("postgres --huge_pages=off"));
         assert!(!excludes("postgres -c huge_pages=off -chuge_pages=try") && !excludes("postgres -D x"));
-    }
-
-    #[test]
-    fn the_last_flag_holds() {
-        let wants = |line: &str| wants_pool(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert!(wants("java -XX:+UseLargePages A"));
-        assert!(!wants("java -XX:+UseLargePages -XX:-UseLargePages A"));
-        assert!(!wants("java -XX:+UseLargePages -XX:+UseTransparentHugePages A"));
-        assert!(!wants("java -XX: -XX:é A"));
     }
 }

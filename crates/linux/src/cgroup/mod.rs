@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    proc::mounts::{self, Mount},
     reading::{Reading, Reason},
     root::{ReadError, Root},
     units::{Bytes, PageSize},
@@ -140,7 +141,7 @@ pub fn read(root: &Root, sizes: &[PageSize]) -> CgroupLimits {
         memory_counts_hugetlb: match (&memory_group, &files) {
             (Reading::Known(group), Ok((_, mounts))) => {
                 let counts = |mount: Mount| mount.kind == "cgroup2" && mount.has("memory_hugetlb_accounting");
-                Reading::Known(group.version == Version::V2 && parse_mounts(mounts).any(counts))
+                Reading::Known(group.version == Version::V2 && mounts::parse(mounts).any(counts))
             }
             (group, _) => group.clone().map(|_| false),
         },
@@ -158,64 +159,10 @@ fn controller_name(size: PageSize) -> String {
     }
 }
 
-/// A line of /proc/self/mountinfo.
-#[derive(Debug)]
-struct Mount {
-    /// The mounted part of the file system.
-    root: String,
-    /// The mount point, relative to the root.
-    point: PathBuf,
-    kind: String,
-    options: String,
-}
-
-impl Mount {
-    fn has(&self, option: &str) -> bool {
-        self.options.split(',').any(|one| one == option)
-    }
-}
-
-fn parse_mounts(mounts: &str) -> impl Iterator<Item = Mount> {
-    mounts.lines().filter_map(parse_mount)
-}
-
-/// `id parent major:minor ROOT POINT options [optional …] - KIND source OPTIONS`
-fn parse_mount(line: &str) -> Option<Mount> {
-    let (before, after) = line.split_once(" - ")?;
-    let mut before = before.split(' ').skip(3);
-    let mut after = after.split(' ');
-    Some(Mount {
-        root: unescape(before.next()?),
-        point: PathBuf::from(unescape(before.next()?).trim_start_matches('/')),
-        kind: after.next()?.to_owned(),
-        options: after.nth(1).unwrap_or_default().to_owned(),
-    })
-}
-
-/// mountinfo escapes white space and backslashes as three octal digits: `\040`.
-fn unescape(text: &str) -> String {
-    let mut pieces = text.split('\\');
-    let mut plain = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let code = piece.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code.filter(u8::is_ascii) {
-            Some(code) => {
-                plain.push(char::from(code));
-                plain.push_str(&piece[3..]);
-            }
-            None => {
-                plain.push('\\');
-                plain.push_str(piece);
-            }
-        }
-    }
-    plain
-}
-
 /// The mount points of hierarchies, relative to the root: v2 first, then v1 with memory first.
 pub(crate) fn mount_points(mounts: &str) -> Vec<PathBuf> {
     let mut groups: Vec<Mount> =
-        parse_mounts(mounts).filter(|mount| mount.kind.starts_with("cgroup")).collect();
+        mounts::parse(mounts).filter(|mount| mount.kind.starts_with("cgroup")).collect();
     groups.sort_by_key(|mount| (mount.kind != "cgroup2", !mount.options.contains("memory")));
     groups.into_iter().map(|mount| mount.point).collect()
 }
@@ -236,7 +183,7 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
         Version::V2 => mount.kind == "cgroup2",
         Version::V1 => mount.kind == "cgroup" && mount.has(controller),
     };
-    let candidates: Vec<Mount> = parse_mounts(mounts).filter(is_candidate).collect();
+    let candidates: Vec<Mount> = mounts::parse(mounts).filter(is_candidate).collect();
     if candidates.is_empty() {
         return Reason::err(format!("the control groups for {controller} are not mounted ({MOUNTINFO})"));
     }
@@ -274,7 +221,7 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
 pub fn settings(root: &Root, controller: &str, v1: &[&str], v2: &[&str]) -> Result<Vec<String>, Reason> {
     let (cgroup, mounts) = (root.read(CGROUP)?, root.read(MOUNTINFO)?);
     let mounted = |mount: Mount| mount.kind == "cgroup2" || mount.kind == "cgroup" && mount.has(controller);
-    if !parse_mounts(&mounts).any(mounted) {
+    if !mounts::parse(&mounts).any(mounted) {
         return Ok(Vec::new());
     }
     let group = group(root, &cgroup, &mounts, controller)?;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use super::{
     coverage::{Coverage, add_bytes},
     folios::{self, Folio, FolioRange},
+    occupancy::Occupancy,
 };
 use crate::{
     proc::smaps::Vma,
@@ -169,6 +170,16 @@ impl PageCounter {
             }
             None => Sums::default(),
         }
+    }
+
+    /// The page table of the process in ranges of `size`; `None` if it cannot be read.
+    pub fn occupancy(&self, base: PageSize, size: PageSize) -> Option<Occupancy> {
+        self.pagemap.clone().map(|pagemap| Occupancy::of(pagemap, base, size))
+    }
+
+    /// Present bytes on base pages; `None` before Linux 6.7, and if the page table cannot be read.
+    pub fn base_bytes(&self, addresses: &Range<u64>) -> Option<Bytes> {
+        self.scan(addresses).map(|found| found.present.saturating_sub(found.huge))
     }
 
     fn scan(&self, addresses: &Range<u64>) -> Option<PresentBytes> {

@@ -9,6 +9,12 @@ use crate::{
     units::{Bytes, PageSize},
 };
 
+/// Minimum resident share of a candidate, in percent.
+///
+/// The holes become resident: at 75 %, the resident size of a range grows by at most a third. A heap in use
+/// has few sparser ranges; most of them are ends of malloc's arenas.
+pub const MIN_RESIDENT_PERCENT: u8 = 75;
+
 /// An aligned address range of the size of a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -34,6 +40,11 @@ impl Occupancy {
     pub fn open(root: &Root, pid: u32, base: PageSize, size: PageSize) -> io::Result<Occupancy> {
         let pagemap = root.open_patiently(format!("proc/{pid}/pagemap"))?;
         Ok(Occupancy { pagemap, base, size })
+    }
+
+    /// The page table that `pagemap` shows.
+    pub(super) fn of(pagemap: PatientFile, base: PageSize, size: PageSize) -> Occupancy {
+        Occupancy { pagemap, base, size }
     }
 
     /// The whole slots in `addresses` that have present pages, sorted by address.

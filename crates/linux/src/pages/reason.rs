@@ -24,16 +24,25 @@ pub enum Reason {
     NotAligned,
     /// The program advised against huge pages here (`MADV_NOHUGEPAGE`).
     OffHere,
+    /// The stack of a thread: since Linux 6.7 the kernel excludes mappings with `MAP_STACK` by itself.
+    ThreadStack,
     /// The machine's settings exclude memory of this kind.
     OffGlobally,
+    /// The tmpfs of the file is mounted with `huge=never`, the default.
+    OffByMount,
     /// The process or a parent disabled THP (`PR_SET_THP_DISABLE`).
     OffByPrctl,
+    /// `THPeligible` is 0 without advice although the THP mode is `always`, as after
+    /// `PR_THP_DISABLE_EXCEPT_ADVISED` of the process or a parent.
+    OffUnlessAdvised,
     /// `THPeligible` is 0; the kernel does not report why.
     NotEligible,
-    /// File-backed: large folios depend on the file system.
+    /// A file that is on no tmpfs: large folios depend on the file system.
     File,
     /// A mapping of the kernel, such as `[vdso]`.
     Kernel,
+    /// Aligned ranges that lack pages: never touched, or purged by an allocator (`MADV_DONTNEED`).
+    Holes,
     /// Whole huge pages that base page table entries map.
     SplitSince,
     /// Part of it is swapped out: swap-out may split huge pages, and swap-in mostly brings back base pages.
@@ -56,6 +65,15 @@ pub enum Reason {
     Stack,
     /// Reserved addresses without access.
     NotAccessible,
+}
+
+impl Reason {
+    /// Whether the memory cannot be on transparent huge pages whatever the settings are: too small, not aligned, a file,
+    /// a stack, or memory of the kernel.
+    pub fn is_of_place(self) -> bool {
+        use Reason::{File, Kernel, NotAccessible, NotAligned, Stack, ThreadStack, TooSmall};
+        matches!(self, File | Kernel | NotAccessible | NotAligned | Stack | ThreadStack | TooSmall)
+    }
 }
 
 /// The reason that follows from the kind and the addresses of the memory, whatever settings and advice are.

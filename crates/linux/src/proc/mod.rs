@@ -4,6 +4,7 @@ pub mod fields;
 pub mod halted;
 pub mod limits;
 pub mod meminfo;
+pub mod mounts;
 pub mod pressure;
 pub mod process;
 pub mod smaps;

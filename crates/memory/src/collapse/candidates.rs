@@ -9,11 +9,7 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Minimum resident share of a candidate, in percent.
-///
-/// The holes become resident: at 75 %, the resident size of a range grows by at most a third. A heap in use
-/// has few sparser ranges; most of them are ends of malloc's arenas.
-pub const MIN_RESIDENT_PERCENT: u8 = 75;
+pub use hugewise_linux::pages::occupancy::MIN_RESIDENT_PERCENT;
 
 /// The address range of one huge page to be collapsed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,15 +5,17 @@
 mod parser;
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read},
     mem,
     ops::Range,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
 };
 
 use crate::{
     pages::coverage::{Coverage, add_bytes},
+    proc::mounts::{self, Mount, Tmpfs},
     root::{ReadError, Root},
     sys::file::patient::PatientFile,
     units::{Bytes, PageSize},
@@ -56,6 +58,9 @@ pub struct Vma {
     pub is_hugetlb: bool,
     /// `VmFlags` contains `sh`: other mappings of the same file see writes.
     pub is_shared: bool,
+    /// The mount of the mapped file in the process' mount namespace; `None` without a file, and for files of
+    /// the kernel's internal mounts, such as memfd.
+    pub mount: Option<Arc<Mount>>,
 }
 
 /// A program's advice on THP for a mapping, by `madvise(2)`.
@@ -76,7 +81,7 @@ pub enum Memory {
     /// Anonymous memory of the program.
     #[default]
     Anonymous,
-    /// Shared memory: memfd, /dev/shm, SysV, shared anonymous.
+    /// Shared memory: memfd, SysV, shared anonymous, and files on tmpfs.
     Shared,
     /// A mapped file.
     File,
@@ -98,10 +103,17 @@ impl Vma {
             _ if self.is_hugetlb => Memory::Pool,
             "" | "[heap]" | "[stack]" => Memory::Anonymous,
             name if name.starts_with("[anon:") => Memory::Anonymous,
+            _ if self.tmpfs().is_some() => Memory::Shared,
+            _ if self.mount.is_some() => Memory::File,
             name if is_shared_memory.iter().any(|prefix| name.starts_with(prefix)) => Memory::Shared,
             name if name.starts_with('[') => Memory::Kernel,
             _ => Memory::File,
         }
+    }
+
+    /// The tmpfs of the mapped file; `None` for files of other file systems, and without a file.
+    pub fn tmpfs(&self) -> Option<Tmpfs> {
+        self.mount.as_ref()?.tmpfs()
     }
 
     /// True for the program's anonymous memory, without its shared memory.
@@ -120,7 +132,7 @@ pub fn read(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
     loop {
         smaps.fill(&mut piece)?;
         if piece.is_empty() {
-            return smaps.parsed(parser.finish());
+            return smaps.parsed(parser.finish()).map(|vmas| with_mounts(root, pid, vmas));
         }
         smaps.parsed(parser.feed(&piece))?;
     }
@@ -151,8 +163,23 @@ pub fn read_many(root: &Root, pid: &str) -> Result<Vec<Vma>, ReadError> {
             }
         }
         drop(send);
-        parsing.join().unwrap_or_else(|_| Err(smaps.failed(io::Error::other("the parser thread panicked"))))
+        let parsed = parsing.join();
+        let parsed =
+            parsed.unwrap_or_else(|_| Err(smaps.failed(io::Error::other("the parser thread panicked"))));
+        parsed.map(|vmas| with_mounts(root, pid, vmas))
     })
+}
+
+/// Adds the mounts of the mapped files. Of several mounts of one file system, the last one counts, which is the
+/// visible one if they have the same mount point.
+fn with_mounts(root: &Root, pid: &str, mut vmas: Vec<Vma>) -> Vec<Vma> {
+    let mounts = mounts::of_process(root, pid).into_iter();
+    let mounts: BTreeMap<(u64, u64), Arc<Mount>> =
+        mounts.map(|mount| (mount.device, Arc::new(mount))).collect();
+    for vma in vmas.iter_mut().filter(|vma| vma.inode != 0) {
+        vma.mount = mounts.get(&vma.device).cloned();
+    }
+    vmas
 }
 
 /// The addresses of a mapping, and whether it maps a file.
