@@ -161,7 +161,7 @@ fn a_pool_in_use_is_not_idle() -> TestResult {
     let (status, said) = explained("dmesg-oom-pool-in-use.txt")?;
     assert_eq!(status, Some(1));
     for part in [
-        "all 6144 pages of 2MiB (12GiB) of the pool were in use",
+        "ll 6144 pages of 2MiB (12GiB) of the pool were in use",
         "hugewise inspect --all",
         "do not shrink the pool",
     ] {
@@ -229,9 +229,9 @@ fn a_crash_file_is_explained_by_its_own_facts() -> TestResult {
     let (status, said) = explained("hs_err-solr-sigbus.log")?;
     assert_eq!(status, Some(1), "{said}");
     for part in [
-        "started with -XX:+UseLargePages",
+        "in the file, the JVM was started with -XX:+UseLargePages",
         "1024 pages of 2MiB, 1024 free, 978 reserved",
-        "a limit of the control group",
+        "limit of the control group",
         "SOLR_OPTS=-XX:-UseLargePages",
         "hugepages-SIZE",
         "in the file",
@@ -242,6 +242,70 @@ fn a_crash_file_is_explained_by_its_own_facts() -> TestResult {
     let (status, said) = explained("hs_err-commit-pool-took-memory.log")?;
     assert_eq!(status, Some(1), "{said}");
     for part in ["2663 idle pages withhold 5.2GiB of 7.8GiB", "apply --pool 2MiB=0", "but a surplus"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    Ok(())
+}
+
+/// The heap of ZGC was lowered to nothing: one cause for the three messages, and both ways out.
+#[test]
+fn a_heap_without_a_pool_is_one_cause_with_the_pages_and_the_thp_alternative() -> TestResult {
+    let (status, said) = explained("zgc-no-pool.log")?;
+    assert_eq!(status, Some(1), "{said}");
+    for part in [
+        "the pool is too small",
+        "8192 pages of 2MiB",
+        "-XX:+UseTransparentHugePages",
+        "shmem_enabled at advise",
+        "transparent_hugepage/enabled at madvise",
+        "EXCLUDED memory on base pages",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert_eq!(said.matches("EVIDENCE foreign").count(), 1, "one evidence for all: {said}");
+    // Out of memory on base pages: not told as a pool.
+    let ran = explain(&["--text", "[0.031s][error][gc] Failed to commit memory (Cannot allocate memory)"])?;
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(!text(&ran.stdout).contains("hugewise apply -- COMMAND"), "{}", text(&ran.stdout));
+    Ok(())
+}
+
+/// Flags and files that cannot work: each is explained, with a way out and no promise.
+#[test]
+fn native_images_checkpoints_and_virtual_machines_are_explained_within_their_limits() -> TestResult {
+    for (message, parts) in [
+        (
+            "error: Could not find option 'UseLargePages'. Use -XX:PrintFlags= to list all available options.",
+            ["never take pages from a pool", "hugewise collapse PID"],
+        ),
+        (
+            "Error (criu/proc_parse.c:611): Can't handle non-regular mapping on 4711's map 40000000 (/anon_hugepage)",
+            ["CRIU 3.17 or later", "loses its transparent huge pages"],
+        ),
+        (
+            "unable to open /proc/sys/vm/nr_hugepages: Read-only file system",
+            ["Change it on the host", "kernelCommandLine=hugepages=N"],
+        ),
+    ] {
+        let ran = explain(&["--text", message])?;
+        let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "no {part}: {said}");
+        }
+    }
+    Ok(())
+}
+
+/// A region that did not fit: nothing fails later, as other collectors than ZGC map their regions at the start.
+#[test]
+fn a_region_that_did_not_fit_is_no_crash_to_come() -> TestResult {
+    let message = "OpenJDK 64-Bit Server VM warning: Failed to reserve large pages memory req_addr: 0x0000000000000000 bytes: \
+                   251658240 (errno = 12).";
+    let ran = explain(&["--text", message])?;
+    let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ran.status.code(), Some(1));
+    for part in ["maps each region whole", "Direct buffers and malloc never take pages of the pool"] {
         assert!(said.contains(part), "no {part}: {said}");
     }
     Ok(())

@@ -1,10 +1,32 @@
-//! Facts of the machine and the program that a log or a crash file contains.
+//! Facts of a machine and of a program that a log or a crash file contains.
 
-use hugewise_linux::units::{Bytes, PageSize, Pages};
+use std::sync::LazyLock;
+
+use hugewise_linux::{
+    facts::Facts,
+    units::{Bytes, PageSize, Pages},
+};
+use regex::Regex;
+
+/// Large pages that a JVM requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requested {
+    /// Pages of a pool.
+    Explicit,
+    /// THP.
+    Transparent,
+    Nothing,
+}
 
 /// Facts in a text. `None`: the text does not contain the fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
+    /// Name of the machine.
+    pub host: Option<String>,
+    /// Release of its kernel.
+    pub kernel: Option<String>,
+    /// Random id of the boot.
+    pub boot_id: Option<String>,
     /// Pages of the pool of the default size: all, free, reserved.
     pub total: Option<Pages>,
     pub free: Option<Pages>,
@@ -13,77 +35,210 @@ pub struct Capture {
     /// Memory of the machine.
     pub memory: Option<Bytes>,
     pub available: Option<Bytes>,
+    pub commit_limit: Option<Bytes>,
+    pub committed: Option<Bytes>,
+    /// `vm.overcommit_memory`.
+    pub overcommit: Option<u64>,
+    /// THP modes of anonymous and of shared memory.
+    pub thp: Option<String>,
+    pub shmem_thp: Option<String>,
+    /// Limit of a control group on the pages of a pool; `Some(None)`: none.
+    pub hugetlb_limit: Option<Option<Bytes>>,
+    /// Huge pages that a node of Kubernetes can give to pods.
+    pub allocatable: Option<Bytes>,
     /// Options of the JVM.
     pub command_line: Option<String>,
-    /// Address of the fault.
-    fault: Option<u64>,
+    /// Major version of the JDK.
+    pub jdk: Option<u32>,
+    /// Large pages that the messages of the JVM show as requested.
+    pub requested: Option<Requested>,
+    /// Whether the messages show several: they are of several JVMs.
+    disagrees: bool,
+    /// `huge_pages` of PostgreSQL.
+    pub huge_pages: Option<String>,
+    /// Number of mappings of the process, and their limit.
+    pub mappings: Option<u64>,
+    pub max_mappings: Option<u64>,
+    /// `RLIMIT_AS`.
+    pub address_space: Option<Bytes>,
+    /// Constraint under which the kernel killed a program for lack of memory.
+    pub constraint: Option<String>,
+    /// Memory of the killed program.
+    pub killed: Option<Bytes>,
+    /// Address of the fault, and its code (`si_code`).
+    pub fault: Option<u64>,
+    pub fault_code: Option<i32>,
     /// File that was mapped at the address of the fault.
     pub faulted_file: Option<String>,
+    /// Function of the JVM at the fault.
+    pub frame: Option<String>,
+    /// Setting whose value the next line has.
+    expected: Option<&'static str>,
+    /// Whether the first line of a report was read.
+    has_begun: bool,
 }
 
 /// Longest command line that is kept, in characters.
 const MAX_COMMAND_CHARS: usize = 4000;
 
+/// Names that stand before a fact. The quick search for any of them decides whether a line is read further.
+const NAMES: &str = concat!(
+    r"HugePages_(?:Total|Free|Rsvd):|Hugepagesize:|MemTotal:|MemAvailable:|CommitLimit:|Committed_AS:",
+    r"|overcommit_memory|max_map_count|Total number of mappings: |transparent_hugepage/(?:shmem_)?enabled",
+    r"|THP mode: |Large Page Support: |UseLargePages=|memory req_addr|pages\. req_addr|memory\. req_addr|UseLargePages disabled",
+    r"|Command Line: |jvm_args: |VM Arguments: |CommandLine flags: |siginfo: |rlimit: |JRE version: |VM (?:Temurin-)?\(|# V  \[|# C  \[",
+    r"|uname: ?Linux |Linux version |_BOOT_ID|boot_id|_HOSTNAME|constraint=CONSTRAINT_|Killed process |hugetlb\.\w+\.max",
+    r"|hugepages-\w+: |huge_pages ?= ?(?:on|try|off)|pages RAM|kernel: ",
+);
+/// The fact behind a name.
+#[rustfmt::skip]
+const FACTS: &[(&str, fn(&mut Capture, &str))] = &[
+    (r"\bHugePages_Total: +(\d+)", |it, value| first(&mut it.total, value.parse().ok().map(Pages))),
+    (r"\bHugePages_Free: +(\d+)", |it, value| first(&mut it.free, value.parse().ok().map(Pages))),
+    (r"\bHugePages_Rsvd: +(\d+)", |it, value| first(&mut it.reserved, value.parse().ok().map(Pages))),
+    (r"\bHugepagesize: +(\d+) kB", |it, value| first(&mut it.page_size, kib(value).and_then(|size| PageSize::new(size).ok()))),
+    (r"\bMemTotal: +(\d+) kB", |it, value| first(&mut it.memory, kib(value))),
+    (r"\bMemAvailable: +(\d+) kB", |it, value| first(&mut it.available, kib(value))),
+    (r"\bCommitLimit: +(\d+) kB", |it, value| first(&mut it.commit_limit, kib(value))),
+    (r"\bCommitted_AS: +(\d+) kB", |it, value| first(&mut it.committed, kib(value))),
+    (r"\bovercommit_memory\b[^:=]*[:=] *(\d)", |it, value| first(&mut it.overcommit, value.parse().ok())),
+    (r"\bmax_map_count\b[^:=]*[:=] *(\d+)", |it, value| first(&mut it.max_mappings, value.parse().ok())),
+    (r"Total number of mappings: (\d+)", |it, value| first(&mut it.mappings, value.parse().ok())),
+    (r"transparent_hugepage/enabled\b.*\[(\w+)\]", |it, value| first(&mut it.thp, Some(value.to_owned()))),
+    (r"transparent_hugepage/shmem_enabled\b.*\[(\w+)\]", |it, value| first(&mut it.shmem_thp, Some(value.to_owned()))),
+    (r"\] +THP mode: (\w+)", |it, value| first(&mut it.thp, Some(value.to_owned()))),
+    (r"Shared memory THP mode: (\w+)", |it, value| first(&mut it.shmem_thp, Some(value.to_owned()))),
+    (r"(Large Page Support: Enabled \(Explicit|UseLargePages=1, UseTransparentHugePages=0|using large pages\. req_addr|large pages memory req_addr|commit memory\. req_addr.* page size: [2-9]\d{6,})",
+        |it, _| it.request(Requested::Explicit)),
+    (r"(Large Page Support: Enabled \(Transparent|UseLargePages=1, UseTransparentHugePages=1)", |it, _| it.request(Requested::Transparent)),
+    (r"(Large Page Support: Disabled\s*$|UseLargePages=0|UseLargePages disabled)", |it, _| it.request(Requested::Nothing)),
+    (r"^(?:Command Line|jvm_args|VM Arguments|CommandLine flags): (.*)", |it, value| first(&mut it.command_line, Some(value.chars().take(MAX_COMMAND_CHARS).collect()))),
+    (r"^siginfo: .*si_addr: 0x([0-9a-f]+)", |it, value| first(&mut it.fault, u64::from_str_radix(value, 16).ok())),
+    (r"^siginfo: .*si_code: (\d+)", |it, value| first(&mut it.fault_code, value.parse().ok())),
+    (r"^rlimit: .*\bAS (\d+)k", |it, value| first(&mut it.address_space, kib(value))),
+    (r"JRE version: .*?\((?:build )?(?:1\.)?(\d+)", |it, value| first(&mut it.jdk, value.parse().ok())),
+    (r"Server VM (?:Temurin-|\((?:build )?)(?:1\.)?(\d+)", |it, value| first(&mut it.jdk, value.parse().ok())),
+    (r"^# [VC]  \[[^\]]*\] *(\S.*)", |it, value| first(&mut it.frame, Some(value.to_owned()))),
+    (r"(?:uname: ?Linux|Linux version) (\d+\.\d+\S*)", |it, value| first(&mut it.kernel, Some(value.to_owned()))),
+    (r#"(?:_BOOT_ID|boot_id)"?[=: "]+([0-9a-f-]{32,36})"#, |it, value| first(&mut it.boot_id, Some(value.replace('-', "")))),
+    (r#"_HOSTNAME"?[=: "]+([\w.-]+)"#, |it, value| first(&mut it.host, Some(value.to_owned()))),
+    (r"^(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,+-]+Z?) ([\w.-]+) kernel: ", |it, value| first(&mut it.host, Some(value.to_owned()))),
+    (r"constraint=CONSTRAINT_(\w+)", |it, value| first(&mut it.constraint, Some(value.to_owned()))),
+    (r"Killed process .*anon-rss:(\d+)kB", |it, value| first(&mut it.killed, kib(value))),
+    (r"(\d+) pages RAM", |it, value| first(&mut it.memory, value.parse::<u64>().ok().and_then(|pages| kib_of(pages.checked_mul(4)?)))),
+    (r"\bhugetlb\.\w+?B\.max\b[: =]+(\d+|max)\b", |it, value| first(&mut it.hugetlb_limit, match value {
+        "max" => Some(None),
+        bytes => bytes.parse().ok().map(|bytes| Some(Bytes(bytes))),
+    })),
+    (r"^\s*hugepages-\w+: +(\d+(?:[KMG]i)?)\s*$", |it, value| first(&mut it.allocatable,
+        if value.ends_with('i') { format!("{value}B") } else { value.to_owned() }.parse().ok())),
+    (r#"\bhuge_pages ?= ?'?(on|try|off)\b"#, |it, value| first(&mut it.huge_pages, Some(value.to_owned()))),
+];
+
+struct Patterns {
+    names: Regex,
+    facts: Vec<Regex>,
+}
+
+/// `None` only if an expression does not compile, which a test excludes.
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    let facts = FACTS.iter().map(|(pattern, _)| Regex::new(pattern)).collect::<Result<_, _>>().ok()?;
+    Some(Patterns { names: Regex::new(NAMES).ok()?, facts })
+});
+
+/// The first value counts.
+fn first<T>(known: &mut Option<T>, value: Option<T>) {
+    if known.is_none() {
+        *known = value;
+    }
+}
+
+fn kib(value: &str) -> Option<Bytes> {
+    kib_of(value.parse().ok()?)
+}
+
+fn kib_of(kib: u64) -> Option<Bytes> {
+    kib.checked_mul(1 << 10).map(Bytes)
+}
+
+/// First lines of a crash file, and of the kernel's report that memory ran out.
+const BEGINNINGS: [&str; 3] = [
+    "# A fatal error has been detected by the Java Runtime",
+    "# There is insufficient memory for the Java Runtime",
+    " invoked oom-killer: ",
+];
+
+/// Settings whose value is on the line behind their name.
+const ON_NEXT_LINE: [&str; 3] =
+    ["transparent_hugepage/enabled:", "transparent_hugepage/shmem_enabled:", "overcommit_memory:"];
+
 impl Capture {
+    /// Whether the line begins the report of another program or moment than that of the lines before.
+    pub(super) fn begins_another(&self, line: &str) -> bool {
+        self.has_begun && begins(line)
+    }
+
     /// Takes the facts of a line; the first value of each counts.
     pub(super) fn line(&mut self, line: &str) {
-        match line.as_bytes().first() {
-            Some(b'H' | b'M') => self.meminfo(line),
-            Some(b'C' | b'j' | b'V') => {
-                let options = ["Command Line: ", "jvm_args: ", "VM Arguments: ", "CommandLine flags: "];
-                let found = options.iter().find_map(|begins| line.strip_prefix(begins));
-                let kept = |options: &str| options.chars().take(MAX_COMMAND_CHARS).collect();
-                self.command_line = self.command_line.take().or_else(|| found.map(kept));
-            }
-            Some(b's') if line.starts_with("siginfo: ") => {
-                let address = line.split_once("si_addr: 0x").map(|(_, rest)| rest.trim());
-                self.fault = self.fault.or_else(|| u64::from_str_radix(address?, 16).ok());
-            }
-            Some(b'0'..=b'9' | b'a'..=b'f') if self.fault.is_some() && self.faulted_file.is_none() => {
-                self.faulted_file = self.mapped(line);
-            }
-            _ => {}
+        self.has_begun |= begins(line);
+        let Some(patterns) = PATTERNS.as_ref() else { return };
+        if let Some(name) = self.expected.take() {
+            self.facts(patterns, &format!("{name} {line}"));
+        }
+        if patterns.names.is_match(line) {
+            self.facts(patterns, line);
+            self.expected = ON_NEXT_LINE.into_iter().find(|name| line.trim_end().ends_with(name));
+        } else if let Some(fault) = self.fault.filter(|_| self.faulted_file.is_none()) {
+            self.faulted_file = mapped(line, fault);
         }
     }
 
-    fn meminfo(&mut self, line: &str) {
-        let Some((name, value)) = line.split_once(':') else { return };
-        let Some(number) = value.split_whitespace().next().and_then(|number| number.parse().ok()) else {
-            return;
-        };
-        let pages = Some(Pages(number));
-        let bytes = Some(Bytes::from_kib(number));
-        match name {
-            "HugePages_Total" => self.total = self.total.or(pages),
-            "HugePages_Free" => self.free = self.free.or(pages),
-            "HugePages_Rsvd" => self.reserved = self.reserved.or(pages),
-            "Hugepagesize" => {
-                self.page_size = self.page_size.or_else(|| PageSize::new(Bytes::from_kib(number)).ok());
+    fn facts(&mut self, patterns: &Patterns, line: &str) {
+        for (pattern, (_, take)) in patterns.facts.iter().zip(FACTS) {
+            if let Some(value) = pattern.captures(line).and_then(|found| found.get(1)) {
+                take(self, value.as_str());
             }
-            "MemTotal" => self.memory = self.memory.or(bytes),
-            "MemAvailable" => self.available = self.available.or(bytes),
-            _ => {}
         }
     }
 
-    /// The file of a line of `/proc/PID/maps` that contains the address of the fault.
-    fn mapped(&self, line: &str) -> Option<String> {
-        let mut words = line.split_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).ok());
-        let path = words.nth(4)?;
-        ((start?..end?).contains(&self.fault?) && path.starts_with('/')).then(|| path.to_owned())
+    /// Notes what a message shows as requested.
+    fn request(&mut self, requested: Requested) {
+        self.disagrees |= self.requested.is_some_and(|other| other != requested);
+        self.requested = (!self.disagrees).then_some(requested);
     }
 
-    /// Whether the JVM requested pages of a pool; `None` if its options are unknown.
-    pub fn requested_pool(&self) -> Option<bool> {
+    /// The facts of the text, completed by those of its machine.
+    pub(super) fn completed(&self, facts: &Facts) -> Capture {
+        let mut all = self.clone();
+        let pool = facts.meminfo.default_pool.known();
+        if all.total.is_none() && all.free.is_none() {
+            all.total = pool.map(|pool| pool.total);
+            all.free = pool.map(|pool| pool.free);
+            all.reserved = pool.and_then(|pool| pool.reserved);
+        }
+        first(&mut all.page_size, facts.meminfo.default_size.known().copied());
+        first(&mut all.memory, facts.meminfo.total.known().copied());
+        first(&mut all.available, facts.meminfo.available.known().copied());
+        first(&mut all.thp, facts.thp.pmd_enabled().map(|(mode, _)| mode.to_owned()));
+        first(&mut all.shmem_thp, facts.thp.pmd_shmem_enabled().map(|(mode, _)| mode.to_owned()));
+        all
+    }
+
+    /// Whether a flag of the JVM is on in its command line; `None` if the command line is unknown.
+    pub fn has_flag(&self, flag: &str) -> Option<bool> {
         let options = self.command_line.as_deref()?;
-        let last = |flag: &str| {
-            let on = options.rfind(&format!("-XX:+{flag}"));
-            on.is_some() && on > options.rfind(&format!("-XX:-{flag}"))
-        };
-        let flags = ["UseLargePages", "UseHugeTLBFS", "UseSHM"];
-        Some(flags.into_iter().any(last) && !last("UseTransparentHugePages"))
+        let on = options.rfind(&format!("-XX:+{flag}"));
+        Some(on.is_some() && on > options.rfind(&format!("-XX:-{flag}")))
+    }
+
+    /// Whether the JVM requested pages of a pool; `None` if the text does not show it.
+    pub fn requested_pool(&self) -> Option<bool> {
+        if let Some(requested) = self.requested {
+            return Some(requested == Requested::Explicit);
+        }
+        let on = |flag: &str| self.has_flag(flag);
+        let explicit = [on("UseLargePages")?, on("UseHugeTLBFS")?, on("UseSHM")?];
+        Some(explicit.contains(&true) && on("UseTransparentHugePages") == Some(false))
     }
 
     /// Pages that are free and not reserved: withheld from all other programs.
@@ -98,5 +253,88 @@ impl Capture {
         let size = self.page_size.map_or_else(|| "the default size".to_owned(), |size| size.to_string());
         let reserved = self.reserved.map_or_else(|| "?".to_owned(), |pages| pages.to_string());
         Some(format!("{total} pages of {size}, {free} free, {reserved} reserved"))
+    }
+}
+
+fn begins(line: &str) -> bool {
+    BEGINNINGS.iter().any(|begins| line.contains(begins))
+}
+
+/// The file of a line of `/proc/PID/maps` that contains the address of the fault; `""` for anonymous memory.
+fn mapped(line: &str, fault: u64) -> Option<String> {
+    if !line.starts_with(|first: char| first.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).ok());
+    let (inode, path) = (words.nth(3)?, words.next().unwrap_or_default());
+    let file = if path.starts_with('/') { path } else { "" };
+    ((start?..end?).contains(&fault) && (inode == "0" || !file.is_empty())).then(|| file.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Capture {
+        let mut capture = Capture::default();
+        text.lines().for_each(|line| capture.line(line));
+        capture
+    }
+
+    /// Each fact has its own line, and its name is among those of the quick search.
+    #[test]
+    fn facts_are_taken_from_their_lines() {
+        assert!(PATTERNS.is_some());
+        let capture = of("\
+Sep 14 06:02:15 node7 kernel: Linux version 6.1.0-18-amd64 (x)
+[ 12.1] _BOOT_ID=0123456789abcdef0123456789abcdef
+MemTotal:       65842340 kB
+MemAvailable:   38120004 kB
+CommitLimit:     1346904 kB
+Committed_AS:    1902204 kB
+HugePages_Total:    1024
+HugePages_Free:     1000
+HugePages_Rsvd:      978
+Hugepagesize:       2048 kB
+/sys/kernel/mm/transparent_hugepage/enabled:
+always [madvise] never
+[0.001s][info][pagesize]   Shared memory THP mode: never
+/proc/sys/vm/overcommit_memory: 2
+/proc/sys/vm/max_map_count (maximum number of memory map areas a process may have): 65530
+Total number of mappings: 812
+Command Line: -Xmx1g -XX:+UseLargePages a.jar
+# JRE version: OpenJDK Runtime Environment (17.0.12+7) (build 17.0.12+7)
+# V  [libjvm.so+0x81d3c3]  CodeHeap::allocate(unsigned long)+0x293
+siginfo: si_signo: 7 (SIGBUS), si_code: 2 (BUS_ADRERR), si_addr: 0x00007f1060001000
+rlimit: STACK 8192k, CORE 0k, AS 4194304k, MEMLOCK 64k
+7f1060000000-7f1060200000 rw-s 00000000 00:10 77 /anon_hugepage (deleted)
+[1.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)
+[1.2] Out of memory: Killed process 30211 (batch) total-vm:5210116kB, anon-rss:4011408kB
+hugetlb.2MB.max: 0
+  hugepages-2Mi:      2Gi
+huge_pages = try
+[0.002s][info][gc,init] Large Page Support: Enabled (Explicit)
+");
+        let text = |word: &str| Some(word.to_owned());
+        assert_eq!(capture.pool(), text("1024 pages of 2MiB, 1000 free, 978 reserved"));
+        assert_eq!((capture.thp, capture.shmem_thp), (text("madvise"), text("never")));
+        assert_eq!(
+            (capture.overcommit, capture.mappings, capture.max_mappings),
+            (Some(2), Some(812), Some(65530))
+        );
+        assert_eq!((capture.host, capture.kernel), (text("node7"), text("6.1.0-18-amd64")));
+        assert_eq!(capture.boot_id, text("0123456789abcdef0123456789abcdef"));
+        assert_eq!((capture.jdk, capture.requested), (Some(17), Some(Requested::Explicit)));
+        assert_eq!((capture.fault_code, capture.faulted_file), (Some(2), text("/anon_hugepage")));
+        assert_eq!((capture.constraint, capture.killed), (text("MEMCG"), kib("4011408")));
+        assert_eq!(
+            (capture.hugetlb_limit, capture.allocatable),
+            (Some(Some(Bytes(0))), Some(Bytes(2 << 30)))
+        );
+        assert_eq!((capture.huge_pages, capture.address_space), (text("try"), kib("4194304")));
+        assert_eq!((capture.commit_limit, capture.committed), (kib("1346904"), kib("1902204")));
+        assert!(capture.frame.is_some_and(|frame| frame.starts_with("CodeHeap::")));
     }
 }

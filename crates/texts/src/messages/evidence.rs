@@ -14,20 +14,92 @@ use hugewise_linux::{
 };
 
 use super::{
-    Family,
+    Family, Origin,
     explain::{ENOMEM, Explainer},
 };
 
 impl Explainer<'_> {
     /// Readings that concern the message; may be empty.
     pub(super) fn evidence(&self) -> Vec<String> {
-        let facts = self.facts;
-        if matches!(self.found.message.family, Family::BusError | Family::CommitMemory) {
-            let captured = self.captured();
-            if !captured.is_empty() {
-                return captured;
+        let mut evidence = self.in_text();
+        // The text has the state of its own time.
+        let has_state = match self.found.message.family {
+            Family::ThpOff | Family::ProgramThp => self.captured.thp.is_some(),
+            Family::ShmemThpOff => self.captured.shmem_thp.is_some(),
+            Family::OutOfMemory => self.origin != Origin::Same,
+            _ => self.captured.pool().is_some(),
+        };
+        let of_machine = if has_state { Vec::new() } else { self.of_machine() };
+        let label = self.origin.label();
+        let reason = self.origin.reason().filter(|_| !of_machine.is_empty());
+        evidence.extend(of_machine.into_iter().map(|reading| format!("{label}{reading}")));
+        evidence.extend(reason);
+        evidence
+    }
+
+    /// Facts of the text that concern the message, marked as such; empty if it has none.
+    fn in_text(&self) -> Vec<String> {
+        let facts = self.captured;
+        let mut said = Vec::new();
+        let family = self.found.message.family;
+        let pool = !matches!(
+            family,
+            Family::ThpOff | Family::ShmemThpOff | Family::ProgramThp | Family::Information | Family::Unknown
+        );
+        if pool {
+            said.extend(facts.pool().map(|pool| format!("the pool has {pool}")));
+            let decides = matches!(
+                family,
+                Family::BusError | Family::CommitMemory | Family::HeapCommit | Family::HeapLowered
+            );
+            said.extend(facts.requested_pool().filter(|_| decides).map(|requested| {
+                match (requested, facts.has_flag("UseLargePages")) {
+                    (true, Some(true)) => "the JVM was started with -XX:+UseLargePages",
+                    (true, _) => "the JVM requested large pages",
+                    (false, _) => "the JVM requested no pages of a pool",
+                }
+                .to_owned()
+            }));
+            if let (Some(available), Some(memory)) = (facts.available, facts.memory) {
+                said.push(format!("{available} of {memory} are available"));
             }
+            said.extend(
+                facts
+                    .overcommit
+                    .filter(|_| family == Family::CommitMemory)
+                    .map(|mode| format!("vm.overcommit_memory is {mode}")),
+            );
+            said.extend(
+                facts
+                    .huge_pages
+                    .as_ref()
+                    .filter(|_| family == Family::SharedBuffers)
+                    .map(|word| format!("huge_pages is {word}")),
+            );
+            said.extend(
+                facts
+                    .allocatable
+                    .filter(|_| family == Family::NoNode)
+                    .map(|bytes| format!("the node has {bytes} for pods")),
+            );
         }
+        if matches!(
+            family,
+            Family::ThpOff | Family::ProgramThp | Family::LargePagesOff | Family::LargePagesOn
+        ) {
+            said.extend(facts.thp.as_ref().map(|mode| format!("THP is set to {mode}")));
+        }
+        if matches!(family, Family::ShmemThpOff | Family::LargePagesOff | Family::LargePagesOn) {
+            said.extend(
+                facts.shmem_thp.as_ref().map(|mode| format!("THP of shared memory is set to {mode}")),
+            );
+        }
+        said.into_iter().map(|fact| format!("in the file, {fact}")).collect()
+    }
+
+    /// Readings of the machine that concern the message.
+    fn of_machine(&self) -> Vec<String> {
+        let facts = self.facts;
         match self.found.message.family {
             Family::PoolEmpty
             | Family::PoolShort
@@ -38,8 +110,9 @@ impl Explainer<'_> {
             | Family::BootPool
             | Family::OutOfMemory
             | Family::ProgramPool
+            | Family::SharedBuffers
             | Family::NoNode => self.pool_evidence(),
-            Family::BusError | Family::ContainerLimit => self.limit_evidence(),
+            Family::BusError | Family::ContainerLimit if self.origin == Origin::Same => self.limit_evidence(),
             Family::CommitMemory => Vec::new(),
             Family::SharedMemory if self.found.message.errno == Some(ENOMEM) => self.pool_evidence(),
             Family::SharedMemory | Family::MemlockRule => vec![
@@ -60,9 +133,8 @@ impl Explainer<'_> {
                 vec![format!("page sizes of this machine's pools: {}", self.sizes())]
             }
             Family::NoBlock => self.obtainable().into_iter().collect(),
-            Family::UnknownFlag | Family::ProgramSetting | Family::Information | Family::Unknown => {
-                Vec::new()
-            }
+            Family::RegionPages if self.fell_back() => self.pool_evidence(),
+            _ => Vec::new(),
         }
     }
 
@@ -89,8 +161,10 @@ impl Explainer<'_> {
                 None => format!("this machine has no pool of {size} pages; it has: {}", self.sizes()),
             },
         });
-        evidence.extend(self.limit_evidence());
-        evidence.extend(self.obtainable());
+        if self.origin == Origin::Same {
+            evidence.extend(self.limit_evidence());
+            evidence.extend(self.obtainable());
+        }
         evidence
     }
 
@@ -114,11 +188,6 @@ impl Explainer<'_> {
                     )),
                 }
             }
-        }
-        if evidence.is_empty() && self.found.message.family == Family::BusError {
-            evidence.push(
-                "no control group of this shell limits huge pages; that of the killed process may".to_owned(),
-            );
         }
         evidence
     }

@@ -9,7 +9,16 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Family, FoundMessage, Harm, ScannedLog};
+use super::{
+    Capture, Family, FoundMessage, Harm, Identity, Origin, ScannedLog,
+    hypotheses::{Answer, Hypothesis},
+};
+
+/// Smallest page that is a huge page, in bytes.
+const MIN_HUGE_PAGE_BYTES: u64 = 1 << 20;
+
+/// Smallest region for which HotSpot prefers huge pages: eight of 2 MiB, in bytes.
+const MIN_LARGE_REGION_BYTES: u64 = 16 << 20;
 
 /// Explanation of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -19,38 +28,48 @@ pub struct Explanation {
     pub found: FoundMessage,
     /// Why the JVM or the kernel printed the message.
     pub detail: String,
-    /// Readings of this machine that concern the message, each with its source; may be empty.
+    /// Facts that concern the message, each with its source: those in the text, then readings of the machine, which are
+    /// named foreign if the text is not known to be of it. May be empty.
     pub evidence: Vec<String>,
+    /// Possible causes, if the message has several. Those that no fact excludes are in `detail`.
+    pub hypotheses: Vec<Hypothesis>,
+    /// What decides between the causes that are left, and a command that shows it; null if the cause is known.
+    pub question: Option<Action>,
     /// Changes to make; the user replaces N, GID and PID in a command by numbers, and COMMAND by the command line
     /// of the JVM.
     pub actions: Vec<Action>,
 }
 
-const EPERM: i32 = 1;
+pub(super) const EPERM: i32 = 1;
 pub(super) const ENOMEM: i32 = 12;
-const EINVAL: i32 = 22;
-const ENOSPC: i32 = 28;
+pub(super) const EINVAL: i32 = 22;
+pub(super) const ENOSPC: i32 = 28;
 
-/// Explains the messages of one log by the state of this machine. The log may be older, or of another
-/// machine: the evidence is this machine's in any case. `planned`: the actions of the plan for the command line
-/// that printed the log; without it, the pages that the JVM needs are unknown.
-pub fn explain(log: &ScannedLog, facts: &Facts, planned: Option<&[Action]>) -> Vec<Explanation> {
-    log.found.iter().map(|one| Explainer { found: one, log, facts, planned }.explain()).collect()
+/// What is known beside a text.
+pub struct Context<'a> {
+    /// Facts of a machine.
+    pub facts: &'a Facts,
+    /// Name and boot of that machine, to compare them with the text; `None` if the user says that the text is of it.
+    pub machine: Option<&'a Identity>,
+    /// Command line of the program that printed the text; empty if it is unknown.
+    pub command: &'a [String],
+    /// The actions of the plan for it. Without them, the pages that the JVM needs are unknown.
+    pub planned: Option<&'a [Action]>,
+}
+
+/// Explains the messages of one text by the facts in it, and by those of the machine if the text is of it.
+pub fn explain(log: &ScannedLog, context: &Context<'_>) -> Vec<Explanation> {
+    log.found.iter().map(|one| Explainer::new(one, log, context).explain()).collect()
 }
 
 /// Whether the evidence of a message contains pages that only a scan of every page frame finds.
-pub fn needs_scan(log: &ScannedLog, facts: &Facts) -> bool {
-    let explainers = log.found.iter().map(|one| Explainer { found: one, log, facts, planned: None });
-    explainers.filter_map(|one| one.size()).any(|size| facts.contiguity.needs_scan(size))
+pub fn needs_scan(log: &ScannedLog, context: &Context<'_>) -> bool {
+    let explainers = log.found.iter().map(|one| Explainer::new(one, log, context));
+    explainers.filter_map(|one| one.size()).any(|size| context.facts.contiguity.needs_scan(size))
 }
 
 fn run(command: impl Into<String>, change: &str) -> Action {
     Action::new(change).by(command)
-}
-
-/// Size of a number of pages.
-fn held_by(size: PageSize, pages: u64) -> Bytes {
-    Bytes(size.bytes().0.saturating_mul(pages))
 }
 
 /// A message, the other messages of its log, and the machine.
@@ -58,18 +77,52 @@ pub(super) struct Explainer<'a> {
     pub(super) found: &'a FoundMessage,
     pub(super) log: &'a ScannedLog,
     pub(super) facts: &'a Facts,
+    /// Facts in the report that the message is in.
+    pub(super) captured: &'a Capture,
+    /// Those, completed by the facts of the machine if the text is of it.
+    pub(super) known: Capture,
+    pub(super) origin: Origin,
     planned: Option<&'a [Action]>,
+}
+
+impl<'a> Explainer<'a> {
+    fn new(found: &'a FoundMessage, log: &'a ScannedLog, context: &'a Context<'a>) -> Explainer<'a> {
+        let captured = log.capture(found.report);
+        let origin =
+            context.machine.map_or(Origin::Same, |machine| Origin::of(captured, context.facts, machine));
+        // A plan is asked for the machine that it is made on.
+        let origin = match origin {
+            Origin::Unknown if context.planned.is_some() => Origin::Same,
+            origin => origin,
+        };
+        let mut known = match origin {
+            Origin::Same => captured.completed(context.facts),
+            _ => captured.clone(),
+        };
+        if !context.command.is_empty() {
+            known.command_line = known.command_line.or_else(|| Some(context.command.join(" ")));
+        }
+        Explainer { found, log, facts: context.facts, captured, known, origin, planned: context.planned }
+    }
 }
 
 impl Explainer<'_> {
     fn explain(&self) -> Explanation {
-        let (detail, action) = self.detail_and_action();
-        let actions = match self.planned {
-            Some(planned) if action == self.fill_pool() => planned.to_vec(),
-            _ if action.change.is_empty() => Vec::new(),
-            _ => vec![action],
-        };
-        Explanation { found: self.found.clone(), detail, evidence: self.evidence(), actions }
+        let mut answer = self.causes().unwrap_or_else(|| {
+            let (detail, action) = self.detail_and_action();
+            Answer::certain(detail, action)
+        });
+        if let (Some(planned), [action]) = (self.planned, &answer.actions[..]) {
+            if action.command == self.fill_pool().command {
+                answer.actions = planned.to_vec();
+            }
+        }
+        let Answer { detail, actions, hypotheses, question } = answer;
+        let mut found = self.found.clone();
+        if found.message.family == Family::RegionPages && self.fell_back() {
+            found.message.harm = Harm::NotHuge;
+        }
+        Explanation { found, detail, evidence: self.evidence(), hypotheses, question, actions }
     }
 
     fn detail_and_action(&self) -> (String, Action) {
@@ -82,57 +135,36 @@ impl Explainer<'_> {
         let bytes = message.bytes.map_or_else(|| "a region".to_owned(), |bytes| bytes.to_string());
         let name = message.name.as_deref().unwrap_or_default();
         match message.family {
-            Family::PoolEmpty => (
-                "The JVM requested large pages and found no free page in any pool: it runs entirely on base \
-                 pages, and reports no error in its exit status."
-                    .into(),
-                self.fill_pool(),
-            ),
             Family::PoolShort => (
                 format!(
                     "A region of {bytes} did not fit in the rest of the pool of {pages_of}. A JVM maps each region \
                      whole: this region is entirely on smaller pages. Regions are mapped in the order code cache, \
-                     heap, tables of the collector."
+                     heap, tables of the collector. Direct buffers and malloc never take pages of the pool, and only ZGC's heap \
+                     grows into it: nothing fails later."
                 ),
                 self.fill_pool(),
             ),
             Family::SharedMemory => match message.errno {
-                Some(EPERM) => (
-                    "SysV shared memory on huge pages needs root, CAP_IPC_LOCK, or membership in the group \
-                     vm.hugetlb_shm_group; the JVM has none of them."
-                        .into(),
-                    run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit SHM_HUGETLB to a group of the JVM, or use -XX:+UseHugeTLBFS, which needs no privilege, instead of -XX:+UseSHM"),
-                ),
                 Some(EINVAL) => (
                     "The segment is larger than kernel.shmmax, or its page size does not exist here.".into(),
                     run("sudo sysctl kernel.shmmax=18446744073692774399", "Remove the limit, or use -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
-                Some(ENOSPC) => (
+                _ => (
                     "All SysV shared memory together would exceed kernel.shmall.".into(),
                     run("sudo sysctl kernel.shmall=18446744073692774399", "Remove the limit, or use -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
-                _ => (
-                    "The pool was empty or too small for a region. JDK 8 and 11 try SysV shared memory last: they \
-                     print this message for an empty pool even without -XX:+UseSHM."
-                        .into(),
-                    self.fill_pool(),
-                ),
             },
-            Family::KindNotConfigured => (
-                format!("The JVM requested {name} and could map no page of any pool: the pools were empty."),
-                self.fill_pool(),
-            ),
             Family::ThpOff => (
                 "The JVM requested THP, and the machine's setting is never: the JVM runs on base pages. JDK 11 \
                  prints no message in this case."
                     .into(),
-                self.allow("enabled", "madvise", self.facts.thp.pmd_enabled().map(|(word, _)| word)),
+                self.allow("enabled", "madvise", self.known.thp.as_deref()),
             ),
             Family::ShmemThpOff => (
                 "ZGC's heap is shared memory, and the THP setting for it, shmem_enabled, was never: the heap is \
                  on base pages. ZGC before JDK 25 prints \"Enabled (Transparent)\" nevertheless."
                     .into(),
-                self.allow("shmem_enabled", "advise", self.facts.thp.pmd_shmem_enabled().map(|(word, _)| word)),
+                self.allow("shmem_enabled", "advise", self.known.shmem_thp.as_deref()),
             ),
             Family::PageSizeIgnored => (
                 format!("JDK 8 and 11 use pages of the kernel's default size ({pages_of}) only."),
@@ -145,20 +177,6 @@ impl Explainer<'_> {
             Family::PageSizeRefused => (
                 format!("{bytes} is not a power of two, and so not a page size: the JVM did not start."),
                 Action::new(format!("Set -XX:LargePageSizeInBytes to a size that this machine has: {}", self.sizes())),
-            ),
-            Family::HeapCommit => (
-                "ZGC could not commit memory for its heap. With explicit large pages the pool is too small: \
-                 unlike other collectors, ZGC takes pool pages as the heap grows, and does not fall back to base \
-                 pages."
-                    .into(),
-                self.fill_pool(),
-            ),
-            Family::HeapLowered => (
-                format!(
-                    "ZGC could not commit its whole heap and continues with {bytes} less than -Xmx: an \
-                     OutOfMemoryError can follow, and Runtime.maxMemory() still reports -Xmx."
-                ),
-                self.fill_pool(),
             ),
             Family::CommitFailed => (
                 format!("{bytes} could not be committed on {pages_of}: the pool was too small."),
@@ -192,7 +210,7 @@ impl Explainer<'_> {
             ),
             Family::LargePagesOff => (
                 "The machine's THP settings prevent ZGC from using huge pages.".into(),
-                self.allow("shmem_enabled", "advise", self.facts.thp.pmd_shmem_enabled().map(|(word, _)| word)),
+                self.allow("shmem_enabled", "advise", self.known.shmem_thp.as_deref()),
             ),
             Family::LargePagesOn => (
                 "The JVM accepted the flag. The message does not prove that any region got huge pages: it is also \
@@ -232,21 +250,11 @@ impl Explainer<'_> {
                     "Compact free memory and try again; a pool reserved at boot (hugepages=) does not depend on fragmentation",
                 ),
             ),
-            Family::BusError => self.bus_error(),
-            Family::CommitMemory => self.commit(),
-            Family::OutOfMemory => self.out_of_memory(size, &pages_of),
             Family::MemlockRule => (
                 "A process was allowed SysV shared memory on huge pages by its RLIMIT_MEMLOCK, which the kernel \
                  deprecates."
                     .into(),
                 run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit SHM_HUGETLB to a group of the process"),
-            ),
-            Family::NoNode => (
-                format!("No node has enough {name} left: they are not reserved there, or other pods use them."),
-                run(
-                    format!("sudo hugewise apply --pool {}=N", size.map_or_else(|| "SIZE".into(), |size| size.to_string())),
-                    "Grow the pool on a node, then restart its kubelet, which reads the pools at its start only",
-                ),
             ),
             Family::ContainerLimit => (
                 "The limit on huge pages was refused: Kubernetes requires a request of memory or CPU with huge \
@@ -257,7 +265,9 @@ impl Explainer<'_> {
                      /sys/fs/cgroup/cgroup.controllers must contain hugetlb",
                 ),
             ),
-            Family::Unknown | Family::ProgramPool | Family::ProgramThp | Family::ProgramSetting | Family::Information => (
+            Family::RegionPages => self.region_pages(&bytes, name),
+            // Those with several causes are explained by their hypotheses.
+            _ => (
                 format!("The line is about huge pages ({name}), and is not known here: it may report a fault."),
                 Action::new("Read the documentation of the program that printed it; compare the machine: hugewise check"),
             ),
@@ -288,40 +298,39 @@ impl Explainer<'_> {
         .fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
     }
 
-    /// A pool in the kernel's report that memory ran out.
-    fn out_of_memory(&self, size: Option<PageSize>, pages_of: &str) -> (String, Action) {
-        let message = &self.found.message;
-        let (free, total) = (message.got.unwrap_or_default(), message.pages.unwrap_or_default());
-        let held = size.map(|size| format!(" ({})", held_by(size, total))).unwrap_or_default();
-        if free == 0 {
-            return (
-                format!(
-                    "Memory ran out while all {total} {pages_of}{held} of the pool were in use: the pool is not idle. Its \
-                     pages cannot be returned while the program that uses them runs, and the other programs have only the \
-                     rest of the memory."
-                ),
-                Action::new(
-                    "Reduce the demand of the killed program or of the program that uses the pool (hugewise inspect --all \
-                     lists it), or add memory; do not shrink the pool below the pages in use",
-                )
-                .by("hugewise inspect --all"),
-            );
-        }
-        let idle = size.map(|size| format!(" ({})", held_by(size, free))).unwrap_or_default();
-        let detail = format!(
-            "Memory ran out while {free}{idle} of {total} {pages_of} were free in a pool: only programs that request \
-             hugetlb pages can use them. Free pages may be reserved for a program."
-        );
-        let change = "Reduce the pool to the pages that programs use or have reserved";
-        match size {
-            Some(size) => (detail, run(format!("sudo hugewise apply --pool {size}=N"), change)),
-            None => (detail, Action::new(format!("{change}; hugewise plan -- java … prints the demand"))),
-        }
+    /// Page size of the message, or else the default size of the text or of this machine.
+    pub(super) fn size(&self) -> Option<PageSize> {
+        let default = || self.facts.meminfo.default_size.known().copied();
+        self.found.message.page_size.or(self.known.page_size).or_else(default)
     }
 
-    /// Page size of the message, or else the default size of this machine.
-    pub(super) fn size(&self) -> Option<PageSize> {
-        self.found.message.page_size.or_else(|| self.facts.meminfo.default_size.known().copied())
+    /// Whether a JVM that requested large pages prints a region on base pages.
+    pub(super) fn fell_back(&self) -> bool {
+        let message = &self.found.message;
+        let base = message.page_size.is_some_and(|size| size.bytes().0 < MIN_HUGE_PAGE_BYTES);
+        // The JVM chooses base pages for small regions, and says so for some of them.
+        let is_large = message.bytes.is_some_and(|bytes| bytes.0 >= MIN_LARGE_REGION_BYTES);
+        let chosen =
+            self.found.text.contains("req_page_size=4K") || self.found.text.contains("req_page_size=64K");
+        base && is_large && !chosen && self.known.requested_pool() == Some(true)
+    }
+
+    /// A region of a JVM, with the page size that the JVM requested for it.
+    fn region_pages(&self, bytes: &str, name: &str) -> (String, Action) {
+        let size = self.found.message.page_size.map_or_else(|| "?".to_owned(), |size| size.to_string());
+        if self.fell_back() {
+            return (
+                format!(
+                    "The JVM requested large pages, and has the region {name} of {bytes} on pages of {size}: the pool had too few free \
+                     pages for it."
+                ),
+                self.fill_pool(),
+            );
+        }
+        let detail = format!(
+            "The JVM requested pages of {size} for the region {name} of {bytes}. This does not prove that it has them."
+        );
+        (detail, Action::new("Read the pages of each region from the kernel").by("hugewise inspect PID"))
     }
 
     pub(super) fn sizes(&self) -> String {
@@ -352,7 +361,7 @@ impl Explainer<'_> {
 
     /// Grows the pool to the demand of the command line. A log has only a part of that demand: it names neither
     /// the regions that did fit, nor all tables of the collector.
-    fn fill_pool(&self) -> Action {
+    pub(super) fn fill_pool(&self) -> Action {
         let named = match self.pages_of_named_regions() {
             Some((pages, size)) => {
                 format!(

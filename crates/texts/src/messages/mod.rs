@@ -4,6 +4,9 @@ mod capture;
 mod evidence;
 mod explain;
 mod hypotheses;
+#[cfg(test)]
+mod hypothesis_tests;
+mod origin;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -18,7 +21,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use capture::Capture;
-pub use explain::{Explanation, explain, needs_scan};
+pub use explain::{Context, Explanation, explain, needs_scan};
+pub use origin::{Identity, Origin};
 pub use scan::{FoundMessage, Program, ScannedLog, scan};
 
 /// Kind of a message. The meaning of a name never changes.
@@ -65,6 +69,10 @@ pub enum Family {
     BusError,
     /// State of a pool when the kernel ran out of memory.
     OutOfMemory,
+    /// A database could not map its shared memory.
+    SharedBuffers,
+    /// A region of a JVM, with the page size that the JVM requested for it.
+    RegionPages,
     /// SysV shared memory was allowed by RLIMIT_MEMLOCK, which is deprecated.
     MemlockRule,
     /// No node of a cluster has the huge pages that a pod requests.

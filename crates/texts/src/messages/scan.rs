@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io::{self, Read},
+    sync::LazyLock,
 };
 
 use memchr::memmem;
@@ -14,6 +15,8 @@ use crate::decoder::{self, Layer};
 
 /// Different messages kept; a log with more is not about large pages.
 const MOST_MESSAGES: usize = 1000;
+/// Reports whose facts are kept apart; those of further ones are taken for the last.
+const MAX_REPORTS: usize = 1000;
 /// Characters of a line that are kept.
 const MAX_TEXT_CHARS: usize = 300;
 
@@ -28,6 +31,9 @@ pub struct FoundMessage {
     pub count: u64,
     /// Text of the first line, at most 300 characters.
     pub text: String,
+    /// Index of the report that the line is in: a log can have several crash files.
+    #[serde(skip)]
+    pub(super) report: usize,
 }
 
 /// Messages of a log.
@@ -45,8 +51,8 @@ pub struct ScannedLog {
     pub unread: u64,
     /// What was taken off the lines.
     pub layers: BTreeSet<Layer>,
-    /// Facts in the log.
-    pub capture: Capture,
+    /// Facts in the log, for each report in it.
+    captures: Vec<Capture>,
     /// Programs that the log names.
     programs: Vec<Program>,
 }
@@ -67,7 +73,14 @@ const NAMES: [(Program, &str); 5] = [
     (Program::Java, "java "),
 ];
 
+static NOTHING: LazyLock<Capture> = LazyLock::new(Capture::default);
+
 impl ScannedLog {
+    /// The facts in a report.
+    pub(super) fn capture(&self, report: usize) -> &Capture {
+        self.captures.get(report).unwrap_or(&NOTHING)
+    }
+
     pub(super) fn names(&self, program: Program) -> bool {
         self.programs.contains(&program)
     }
@@ -84,7 +97,7 @@ pub fn scan(log: impl Read) -> io::Result<ScannedLog> {
 struct Scan {
     log: ScannedLog,
     /// Index of each message in `log.found`; unknown ones by their text without digits.
-    places: HashMap<(Message, String), usize>,
+    places: HashMap<(Message, String, Option<usize>), usize>,
 }
 
 impl Scan {
@@ -109,11 +122,22 @@ impl Scan {
                 self.log.programs.push(program);
             }
         }
-        self.log.capture.line(&text);
+        self.facts(&text);
         let Some(message) = read(&text) else { return false };
         self.log.about_huge_pages += 1;
         self.keep(message, &text);
         true
+    }
+
+    fn facts(&mut self, text: &str) {
+        let captures = &mut self.log.captures;
+        let begins = captures.last().is_none_or(|last| last.begins_another(text));
+        if begins && captures.len() < MAX_REPORTS {
+            captures.push(Capture::default());
+        }
+        if let Some(last) = captures.last_mut() {
+            last.line(text);
+        }
     }
 
     fn keep(&mut self, message: Message, text: &str) {
@@ -122,12 +146,15 @@ impl Scan {
             Family::Unknown => text.chars().filter(|c| c.is_alphabetic()).take(MAX_TEXT_CHARS).collect(),
             _ => String::new(),
         };
-        let key = (message, shape);
+        let report = log.captures.len().saturating_sub(1);
+        // Equal crashes have different causes if their files have different facts.
+        let of_report = matches!(message.family, Family::BusError | Family::CommitMemory).then_some(report);
+        let key = (message, shape, of_report);
         if let Some(found) = self.places.get(&key).and_then(|at| log.found.get_mut(*at)) {
             found.count += 1;
         } else if log.found.len() < MOST_MESSAGES {
             let text = text.trim().chars().take(MAX_TEXT_CHARS).collect();
-            log.found.push(FoundMessage { message: key.0.clone(), line: log.lines, count: 1, text });
+            log.found.push(FoundMessage { message: key.0.clone(), line: log.lines, count: 1, text, report });
             self.places.insert(key, log.found.len() - 1);
         } else {
             log.left_out += 1;

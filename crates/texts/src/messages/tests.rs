@@ -36,7 +36,8 @@ fn what_jvms_and_kernels_printed_is_found() -> io::Result<()> {
         ("jdk11.txt", both(&eleven, &[])),
         ("jdk17.txt", both(&modern, &[(PoolShort, 13)])),
         ("jdk21.txt", both(&modern, &[(PoolShort, 14)])),
-        ("jdk25.txt", both(&newest.concat(), &[(ProgramSetting, 1)])),
+        ("jdk25.txt", both(&newest.concat(), &[(RegionPages, 7), (ProgramSetting, 1)])),
+        ("jdk26-constructed.txt", both(&[(PoolEmpty, 1), (RegionPages, 3)], &[])),
         ("kernel.txt", both(&kernel, &others)),
     ] {
         assert_eq!(families(file)?, expected, "{file}");
@@ -103,7 +104,12 @@ fn machine(files: &[(&str, &str)]) -> io::Result<Facts> {
 }
 
 fn explained(text: &str, facts: &Facts) -> io::Result<Vec<Explanation>> {
-    Ok(explain(&scan(text.as_bytes())?, facts, None))
+    Ok(explain(&scan(text.as_bytes())?, &named(facts)))
+}
+
+/// The facts of a machine that the text is of.
+fn named(facts: &Facts) -> Context<'_> {
+    Context { facts, machine: None, command: &[], planned: None }
 }
 
 #[test]
@@ -128,7 +134,9 @@ fn evidence_and_fix_come_from_this_machine() -> io::Result<()> {
     assert_eq!(action.command.as_deref(), Some("sudo hugewise apply -- COMMAND"));
     assert!(action.change.contains("take 632 pages of 2MiB"), "{action:?}");
     let planned = [Action::new("Grow the pools").by("sudo hugewise apply --pool 2MiB=+1")];
-    let with_plan = explain(&scan(log.as_bytes())?, &facts, Some(&planned));
+    let command = ["java".to_owned()];
+    let context = Context { command: &command, planned: Some(&planned), ..named(&facts) };
+    let with_plan = explain(&scan(log.as_bytes())?, &context);
     let of_plan: Vec<bool> = with_plan.iter().map(|one| one.actions == planned).collect();
     assert_eq!(of_plan, [true, true, false, false], "only the messages about the pool");
     let evidence = |at: usize| explained_log[at].evidence.join("\n");
@@ -151,9 +159,10 @@ fn nothing_is_left_unexplained() -> io::Result<()> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages").join(file);
         let explained = explained(&fs::read_to_string(path)?, &facts)?;
         for one in explained.into_iter().filter(|one| one.found.message.family != Information) {
-            let reported = format!("{} {}", one.detail, one.actions[0].change);
+            let next = one.actions.first().or(one.question.as_ref()).map(|action| action.change.as_str());
+            let reported = format!("{} {}", one.detail, next.unwrap_or_default());
             assert!(
-                one.detail.len() > 20 && one.actions[0].change.len() > 10 && !reported.contains("  "),
+                one.detail.len() > 20 && next.is_some_and(|next| next.len() > 10) && !reported.contains("  "),
                 "{one:?}"
             );
             kinds += 1;
@@ -185,7 +194,7 @@ proptest! {
         let scanned = scan(&text[..]);
         let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")]);
         if let (Ok(scanned), Ok(facts)) = (scanned, facts) {
-            let _ = explain(&scanned, &facts, None);
+            let _ = explain(&scanned, &named(&facts));
         }
     }
 }
@@ -275,6 +284,11 @@ fn page() -> io::Result<String> {
                 Harm::None => "Note",
             };
             text += &format!("\n```text\n{}\n```\n\n*{effect}.* {}\n", one.sample, explanation.detail);
+            if let Some(question) = &explanation.question {
+                let command =
+                    question.command.as_ref().map(|command| format!(": `{command}`")).unwrap_or_default();
+                text += &format!("\nTo decide: {}{command}.\n", question.change);
+            }
             for action in &explanation.actions {
                 let command =
                     action.command.as_ref().map(|command| format!(": `{command}`")).unwrap_or_default();
@@ -297,53 +311,22 @@ fn the_page_has_all_messages() -> io::Result<()> {
     Ok(())
 }
 
-/// A crash file with the facts that decide between the causes of SIGBUS.
-fn crash(options: &str, free: u64, mapped: &str) -> String {
-    format!(
-        "#  SIGBUS (0x7) at pc=0x00007f1075a9c3c3, pid=11, tid=60\nCommand Line: {options} -jar a.jar\n\
-         siginfo: si_signo: 7 (SIGBUS), si_code: 2 (BUS_ADRERR), si_addr: 0x00007f1060001000\n\
-         7f1060000000-7f1060200000 rw-s 00000000 00:10 77 {mapped}\nMemTotal: 8147612 kB\nHugePages_Total: 1024\n\
-         HugePages_Free: {free}\nHugePages_Rsvd: 10\nHugepagesize: 2048 kB\n"
-    )
-}
-
-/// One fixture for each cause; another value of a fact gives another cause.
+/// No message is said to be of a program that did not print it.
 #[test]
-fn the_facts_of_a_crash_file_decide_on_its_cause() -> io::Result<()> {
-    let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")])?;
-    let huge = "-XX:+UseLargePages";
-    for (name, text, cause) in [
-        ("a limit", crash(huge, 1024, "/anon_hugepage"), "a limit of the control group"),
-        ("a pool in use", crash(huge, 0, "/anon_hugepage"), "other programs took the pages"),
-        ("a file", crash(huge, 1024, "/dev/shm/ring"), "lies in the mapped file /dev/shm/ring"),
-        ("no flag", crash("-Xmx1g", 1024, ""), "requested no pages of a pool"),
-        (
-            "flag off again",
-            crash("-XX:+UseLargePages -XX:-UseLargePages", 1024, ""),
-            "requested no pages of a pool",
-        ),
+fn messages_of_strangers_are_of_no_known_program() {
+    for line in [
+        "[24213]{-1}[-1/-1] e Memory  mmPoolAllocator.cpp: reserve with transparent huge pages failed",
+        "ADM1821W  Db2 could not allocate large pages for the database memory set; falling back to regular pages",
+        "the compiler was built without support for huge pages",
+        "engine: 512 hugepages on NUMA node 1 in use",
+        "scheduler: not enough hugepages for job 12",
+        "coredump_filter: hugetlb pages are part of the dump",
+        "mimalloc: reserved 1 of 1 huge pages of 1GiB",
+        "<jemalloc>: huge pages enabled by opt.thp",
+        "containerd: hugepages-2Mi pre-allocated: 512",
+        "cache could not use large pages",
     ] {
-        let explained = explained(&text, &facts)?;
-        let first = explained.first().map(|one| one.detail.as_str()).unwrap_or_default();
-        assert!(first.contains(cause), "{name}: {first}");
+        let speaker = read(line).map(|message| message.speaker);
+        assert_eq!(speaker, Some("a program that is not known here"), "{line}");
     }
-    Ok(())
-}
-
-#[test]
-fn an_idle_pool_explains_that_memory_cannot_be_committed() -> io::Result<()> {
-    let facts = machine(&[("proc/meminfo", "Hugepagesize: 2048 kB\n")])?;
-    let text = |free: u64| {
-        format!(
-            "# Native memory allocation (mmap) failed to map 3126853632 bytes for committing reserved memory.\n\
-             MemTotal: 8147612 kB\nHugePages_Total: 2663\nHugePages_Free: {free}\nHugePages_Rsvd: 0\nHugepagesize: 2048 kB\n"
-        )
-    };
-    for (free, cause) in [(2663, "but a surplus"), (10, "huge pages are not the cause")] {
-        let explained = explained(&text(free), &facts)?;
-        assert!(explained[0].detail.contains(cause), "{free}: {}", explained[0].detail);
-    }
-    let unknown = explained("os::commit_memory(0x7f, 4096, 0) failed; error='x' (errno=12)", &facts)?;
-    assert!(unknown[0].detail.contains("does not contain the pools"), "{unknown:?}");
-    Ok(())
 }

@@ -8,6 +8,8 @@ use regex::Regex;
 const WORDS: &str = r"(?ix)
     (?-u:\b|_) huge [\x20_-]? (?: tlb | tlbfs | pages? ) | hugepag | large [\x20_-]? pages? (?-u:\b) | largepage | super [\x20_-]? pages? (?-u:\b)
     | hugetlb | transparent [\x20_-]? huge | (?-u:\b) THPs? (?-u:\b) | khugepaged
+    | large_pages? | (?-u:\b) huge [\x20-] (?: memory | mappings? | alloc ) | (?-u:\b) huge (?: adm | ctl | edit ) (?-u:\b) | hugif (?: y | ied )
+    | page \x20? size [^0-9A-Za-z]{1,2} (?: 2097152 | 1073741824 | 536870912 ) (?-u:\b)
     | MAP_HUGE | SHM_HUGE | MADV_(?:NO)?HUGEPAGE | MADV_COLLAPSE
     | (?-u:\b) (?:2|4|16|32|512)\x20?Mi?B? [\x20-] pages? (?-u:\b) | (?-u:\b) (?:1|2|16)\x20?Gi?B? [\x20-] pages? (?-u:\b)
     | (?-u:\b) (?:2048|1048576|524288)\x20?[kK]i?B? \x20? pages? (?-u:\b)
@@ -50,6 +52,11 @@ mod tests {
             "THP: off",
             "mmap(MAP_HUGETLB) failed",
             "needs 2 MB pages",
+            "DB2_LARGE_PAGE_MEM=DB is set",
+            "couldn't mmap 4.0 GiB of huge memory",
+            "hugeadm: ERROR: Unable to set pool to 512 pages",
+            "hpa: madvise hugify failed",
+            "registration failed: page size 2097152 pages not contiguous",
         ] {
             assert!(find(line).is_some(), "{line}");
         }

@@ -10,10 +10,17 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, sys::file};
+use hugewise_linux::{
+    facts::Facts,
+    hugepages::contiguity::Scan,
+    json,
+    proc::process::{self, Process},
+    root::Root,
+    sys::file,
+};
 use hugewise_texts::{
     decoder,
-    messages::{self, ScannedLog},
+    messages::{self, Identity, ScannedLog},
 };
 
 use crate::{
@@ -32,7 +39,8 @@ use crate::{
 /// Explain messages of programs and the kernel about huge pages: cause, evidence, actions
 ///
 /// Reads a log of any size: the output of a JVM, a database or another program, a GC log, an hs_err
-/// file, dmesg or journalctl. Equal messages are explained once. The evidence is the present state of this machine.
+/// file, dmesg or journalctl. Equal messages are explained once. The evidence is in the text; readings of this machine count
+/// only if the text names its host and boot, or with --root.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {
@@ -48,7 +56,7 @@ pub struct Explain {
     #[arg(long, value_name = "MESSAGE", conflicts_with = "file")]
     text: Option<String>,
 
-    /// Take the evidence from files captured on another machine with 'hugewise check --capture DIR'
+    /// The log is of the machine whose files 'hugewise check --capture DIR' captured; / is this machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
@@ -79,15 +87,21 @@ const INCOMPLETE: u8 = 2;
 pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(explain.root.as_deref())?;
     let scanned = explain.scan()?;
-    let mut facts = Facts::gather(&root, Scan::Never);
-    if messages::needs_scan(&scanned, &facts) {
-        facts = Facts::gather(&root, Scan::IfQuick);
-    }
+    let machine = explain.root.is_none().then(|| Identity::read(&root));
     let planned = (!explain.command.is_empty())
         .then(|| plan::make(&root, &PlanOptions::default(), &explain.command))
         .transpose()?;
     let planned = planned.as_ref().map(|plan| plan.actions.as_slice());
-    let report = ExplainReport::new(&scanned, messages::explain(&scanned, &facts, planned));
+    let captured = explain.root.as_ref().and_then(|_| captured_command(&root)).unwrap_or_default();
+    let command = if explain.command.is_empty() { &captured } else { &explain.command };
+    let first = Facts::gather(&root, Scan::Never);
+    let mut context = messages::Context { facts: &first, machine: machine.as_ref(), command, planned };
+    let scanned_pages;
+    if messages::needs_scan(&scanned, &context) {
+        scanned_pages = Facts::gather(&root, Scan::IfQuick);
+        context.facts = &scanned_pages;
+    }
+    let report = ExplainReport::new(&scanned, messages::explain(&scanned, &context));
     match explain.json {
         true => print_json(&json::text(&report)?)?,
         false => print_styled(&text(&report, terminal)?, terminal)?,
@@ -99,6 +113,13 @@ pub fn run(explain: &Explain, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The command line of the process that a capture has taken along; `None` if it has none, or several.
+fn captured_command(root: &Root) -> Option<Vec<String>> {
+    let pids = process::all(root).ok().filter(|_| !root.is_live())?;
+    let [pid] = pids[..] else { return None };
+    Process::read(root, pid).ok().map(|process| process.command)
 }
 
 impl Explain {

@@ -60,7 +60,11 @@ const MAX_UNKNOWN_SHOWN: usize = 10;
 
 pub fn text(report: &ExplainReport, terminal: &Terminal) -> Result<String, fmt::Error> {
     let mut page = Page::new(terminal);
-    let is_information = |message: &&Explanation| message.found.message.family == Family::Information;
+    let is_information = |message: &&Explanation| {
+        let found = &message.found.message;
+        found.family == Family::Information
+            || (found.family == Family::RegionPages && found.harm == Harm::None)
+    };
     let (information, messages): (Vec<_>, Vec<_>) = report.messages.iter().partition(is_information);
     if messages.is_empty() {
         page.wrapped("VERDICT", &nothing_recognised(report, &information))?;
@@ -136,8 +140,10 @@ fn one(page: &mut Page, message: &Explanation, before: &[&Explanation], terminal
     let line_of = |same: &dyn Fn(&Explanation) -> bool| {
         before.iter().find(|earlier| same(earlier)).map(|earlier| earlier.found.line)
     };
-    let actions_of =
-        line_of(&|earlier| (&earlier.evidence, &earlier.actions) == (&message.evidence, &message.actions));
+    let actions_of = line_of(&|earlier| {
+        (&earlier.evidence, &earlier.actions, &earlier.question)
+            == (&message.evidence, &message.actions, &message.question)
+    });
     match (line_of(&|earlier| earlier.detail == message.detail), actions_of) {
         (Some(line), Some(actions)) if line == actions => {
             return page
@@ -146,11 +152,28 @@ fn one(page: &mut Page, message: &Explanation, before: &[&Explanation], terminal
         (Some(line), _) => page.line("CAUSE", format!("the same as for line {line}"))?,
         (None, _) => page.wrapped("CAUSE", &plain(&message.detail))?,
     }
+    for excluded in &message.hypotheses {
+        if let Some(fact) = &excluded.excluded_by {
+            page.wrapped("EXCLUDED", &plain(&format!("{}: {fact}", first_words(&excluded.cause))))?;
+        }
+    }
     if let Some(line) = actions_of {
-        return page.line("ACTIONS", format!("the same as for line {line}, with the same evidence"));
+        let heading = if message.question.is_some() { "QUESTION" } else { "ACTIONS" };
+        return page.line(heading, format!("the same as for line {line}, with the same evidence"));
     }
     for evidence in &message.evidence {
         page.wrapped("EVIDENCE", &plain(evidence))?;
     }
+    if let Some(question) = &message.question {
+        page.wrapped("QUESTION", &plain(&question.change))?;
+        if let Some(command) = &question.command {
+            page.line("", terminal.good(&format!("$ {}", plain(command))))?;
+        }
+    }
     page.actions(&message.actions)
+}
+
+/// A cause, up to its explanation.
+fn first_words(cause: &str) -> &str {
+    cause.split(&[':', ';', '('][..]).next().unwrap_or(cause).trim_end()
 }

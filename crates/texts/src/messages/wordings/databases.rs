@@ -1,17 +1,13 @@
 //! Database servers.
 
-use super::{Wording, row};
+use super::{Wording, by_machine, row};
 use crate::messages::{Family::*, Harm};
 
 #[rustfmt::skip]
 pub(super) const WORDINGS: &[Wording] = &[
-    row(ProgramPool, Harm::Stopped, "PostgreSQL",
+    by_machine(SharedBuffers, Harm::Stopped, "PostgreSQL",
         r"could not map anonymous shared memory: (?<name>[A-Z][a-z ]+)",
-        "2026-09-14 06:12:44.003 UTC [1] FATAL:  could not map anonymous shared memory: Cannot allocate memory",
-        "PostgreSQL could not map its shared memory and did not start. With huge_pages = on, the pool or the reservation \
-         limit of the control group is too small; with try or off, memory or the commit limit is.",
-        "Grow the pool to the demand of the server (hugewise plan -- postgres -D DIRECTORY), set huge_pages = try or off, or \
-         reduce shared_buffers"),
+        "2026-09-14 06:12:44.003 UTC [1] FATAL:  could not map anonymous shared memory: Cannot allocate memory"),
     row(ProgramPool, Harm::Stopped, "PostgreSQL",
         r"request for a shared memory segment exceeded .*huge pages.*currently (?<bytes>\d+) bytes",
         "HINT:  This error usually means that PostgreSQL's request for a shared memory segment exceeded available memory, swap \

@@ -36,7 +36,7 @@ pub(super) const WORDINGS: &[Wording] = &[
         r"HugePages require cpu or memory|(?i:fail|error|unable).*(?<name>hugetlb\.\d+[KMG]B\.(?:rsvd\.)?(?:max|limit_in_bytes))",
         "spec.containers[0].resources: Forbidden: HugePages require cpu or memory"),
     by_machine(BusError, Harm::Stopped, "a program",
-        r"(?i)\b(?:SIGBUS|signal 7)\b",
+        r"(?i)\b(?:SIGBUS|signal:? 7)\b",
         "[signal SIGBUS code=0x2 addr=0x7f1060000000 pc=0x45a2b1]"),
     row(NoBlock, Harm::Warned, "the kernel",
         r"(?:blocked for more than|soft lockup|hung task|rcu.*stall).*\bkhugepaged\b|\bkhugepaged\b.*(?:blocked for more than|soft lockup|hung)",
