@@ -9,7 +9,9 @@ use std::{
         process::CommandExt,
     },
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 use hugewise_linux::testing::trials::skip_part;
@@ -255,4 +257,57 @@ fn sizes_agree_with_libhugetlbfs() {
     let theirs: BTreeSet<u64> = list.lines().filter_map(|line| line.trim().parse().ok()).collect();
     let ours: BTreeSet<u64> = pools().iter().filter_map(|pool| pool["page_size_bytes"].as_u64()).collect();
     assert_eq!(ours, theirs);
+}
+
+/// A capture with a process has what explains its memory, and none of its secrets: `inspect` and `explain` answer from it.
+#[test]
+fn a_capture_takes_a_process_along_without_its_secrets() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let (tree, log) = (dir.path().join("tree"), dir.path().join("app.log"));
+    let mut program = Command::new("sh")
+        .args(["-c", "echo 'started with password=hunter2'; read line", "app", "--token", "hunter2"])
+        .env("MY_PASSWORD", "hunter2")
+        .env("ES_JAVA_OPTS", "-Xmx1g -Dkey.password=hunter2")
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(&log)?)
+        .spawn()?;
+    let pid = program.id().to_string();
+    for _ in 0..600 {
+        if !fs::read(&log)?.is_empty() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let folder = tree.display().to_string();
+    let run = |args: &[&str]| Command::new(HUGEWISE).args(args).output();
+    let ran = run(&["check", "--capture", &folder, "--pid", &pid]);
+    let inspected = run(&["inspect", "--root", &folder, &pid]);
+    let planned = run(&["plan", "--root", &folder, "--pid", &pid]);
+    program.kill()?;
+    program.wait()?;
+    let (ran, inspected, planned) = (ran?, inspected?, planned?);
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.code() < Some(2) && said.contains("files copied"), "{said}");
+    let all = String::from_utf8_lossy(&inspected.stdout).into_owned();
+    assert_eq!(inspected.status.code(), Some(0), "{all} {}", String::from_utf8_lossy(&inspected.stderr));
+    assert!(all.contains("(sh)") || all.contains("sh "), "{all}");
+
+    let proc = tree.join("proc").join(&pid);
+    for name in ["smaps", "limits", "cgroup", "cmdline", "environ", "status"] {
+        assert!(proc.join(name).is_file(), "{name}");
+    }
+    assert_eq!(fs::read(tree.join("proc/self/cgroup"))?, fs::read(proc.join("cgroup"))?);
+    let environment = fs::read_to_string(proc.join("environ"))?;
+    assert!(environment.contains("ES_JAVA_OPTS=-Xmx1g -Dkey.password=REMOVED"), "{environment}");
+    let of_log = tree.join(log.strip_prefix("/")?);
+    assert_eq!(fs::read_to_string(of_log)?, "started with password=REMOVED\n");
+    assert!(fs::read_to_string(tree.join("removed.txt"))?.contains("environment: MY_PASSWORD"));
+    // The command line of a capture is started only if the user gives it.
+    let refused = String::from_utf8_lossy(&planned.stderr).into_owned();
+    assert_eq!(planned.status.code(), Some(2), "{refused}");
+    assert!(refused.contains("app --token REMOVED"), "{refused}");
+    let secret = Command::new("grep").args(["-r", "hunter2", &folder]).output()?;
+    assert_eq!(String::from_utf8_lossy(&secret.stdout), "", "no secret in any file");
+    assert_eq!(fs::metadata(&tree)?.permissions().mode() & 0o777, 0o700);
+    Ok(())
 }

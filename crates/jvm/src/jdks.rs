@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(jdks[1].java, Path::new("/usr/lib/jvm/java-17-openjdk-amd64/bin/java"));
 
         let copy = tempfile::tempdir()?;
-        root.recorded().write(copy.path())?;
+        root.recorded().write(copy.path(), false)?;
         assert_eq!(find(&Root::at(copy.path()), &Environment::default()), jdks);
         Ok(())
     }

@@ -23,7 +23,8 @@ enum Entry {
 pub struct Capture(BTreeMap<PathBuf, Entry>);
 
 impl Capture {
-    pub(crate) fn file(&mut self, path: &Path, content: &[u8]) {
+    /// Takes a file, in place of one of the same path.
+    pub fn file(&mut self, path: &Path, content: &[u8]) {
         self.0.insert(path.to_owned(), Entry::File(content.to_owned()));
     }
 
@@ -31,7 +32,15 @@ impl Capture {
         self.0.entry(path.to_owned()).or_insert(Entry::Present);
     }
 
-    pub(crate) fn link(&mut self, path: &Path, target: &Path) {
+    /// The content of a file that was read.
+    pub fn content(&self, path: &Path) -> Option<&[u8]> {
+        match self.0.get(path) {
+            Some(Entry::File(content)) => Some(content),
+            _ => None,
+        }
+    }
+
+    pub fn link(&mut self, path: &Path, target: &Path) {
         self.0.insert(path.to_owned(), Entry::Link(target.to_owned()));
     }
 
@@ -47,9 +56,10 @@ impl Capture {
     /// Writes all files below `dir`, which must be empty or not exist. What another user puts there in the meantime is
     /// not written to or followed.
     ///
-    /// Links keep their targets; readers follow them inside the tree only.
-    pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let top = Folder::create_all(dir, 0o755)?;
+    /// Links keep their targets; readers follow them inside the tree only. `private`: only their owner can read the files.
+    pub fn write(&self, dir: &Path, private: bool) -> io::Result<()> {
+        let (of_folder, of_file) = if private { (0o700, 0o600) } else { (0o755, 0o644) };
+        let top = Folder::create_all(dir, of_folder)?;
         if !top.names()?.is_empty() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
         }
@@ -60,10 +70,10 @@ impl Capture {
             let Some(name) = path.file_name().filter(|_| is_inside && !folder(path)) else { continue };
             let mut around = top.try_clone()?;
             for part in path.parent().into_iter().flatten() {
-                around = around.folder(part, 0o755)?;
+                around = around.folder(part, of_folder)?;
             }
             match entry {
-                Entry::File(content) => around.create_new(name, 0o644)?.write_all(content)?,
+                Entry::File(content) => around.create_new(name, of_file)?.write_all(content)?,
                 Entry::Present => drop(around.create_new(name, 0o755)?),
                 Entry::Link(target) => around.create_link(name, target)?,
             }
@@ -82,7 +92,7 @@ mod tests {
     fn a_folder_with_something_in_it_is_left_alone() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         fs::write(dir.path().join("precious"), "x")?;
-        let refused = Capture::default().write(dir.path());
+        let refused = Capture::default().write(dir.path(), false);
         assert_eq!(refused.map_err(|e| e.kind()), Err(io::ErrorKind::AlreadyExists));
         Ok(())
     }
@@ -95,7 +105,7 @@ mod tests {
         tape.link(Path::new("out"), Path::new(".."));
         tape.file(Path::new("out/escaped"), b"x");
         tape.file(Path::new("proc/meminfo"), b"MemTotal: 1 kB\n");
-        tape.write(&dir.path().join("tree"))?;
+        tape.write(&dir.path().join("tree"), false)?;
         assert!(!dir.path().join("escaped").exists());
         assert!(dir.path().join("tree/proc/meminfo").exists());
         Ok(())

@@ -1,6 +1,7 @@
 //! The root of the files read: `/`, or a captured tree of another machine.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fs::File,
     io::{self, Read},
@@ -22,7 +23,12 @@ use crate::{
 pub struct Root {
     dir: PathBuf,
     tape: Option<Arc<Mutex<Capture>>>,
+    /// Process whose control group, limits and identity are read in place of this one's.
+    in_place: Option<u32>,
 }
+
+/// Files of `proc/self` that a program plans by: those of the process that [`Root::in_place_of_this`] names.
+const OF_PROGRAM: [&str; 3] = ["cgroup", "limits", "status"];
 
 /// Largest command line, environment or name of a process, in bytes, all of which it can rewrite. The kernel accepts
 /// a quarter of the limit of the stack, 2 MiB by default, at its start (execve(2)).
@@ -90,13 +96,32 @@ impl Root {
 
     /// A captured tree, or one made for a test.
     pub fn at(dir: impl Into<PathBuf>) -> Root {
-        Root { dir: dir.into(), tape: None }
+        Root { dir: dir.into(), tape: None, in_place: None }
     }
 
     /// The same root, which records everything that is read: see [`Root::recorded`].
     #[must_use]
     pub fn recording(self) -> Root {
         Root { tape: Some(Arc::default()), ..self }
+    }
+
+    /// The same root, in which a process stands for this one: its control group, limits and identity are read below
+    /// `proc/self`, and recorded there.
+    #[must_use]
+    pub fn in_place_of_this(self, pid: u32) -> Root {
+        Root { in_place: Some(pid), ..self }
+    }
+
+    /// The path that is read for `path`.
+    fn source<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
+        let name = path
+            .strip_prefix("proc/self")
+            .ok()
+            .filter(|name| OF_PROGRAM.iter().any(|own| *name == Path::new(own)));
+        match (self.in_place, name) {
+            (Some(pid), Some(name)) => Cow::Owned(Path::new("proc").join(pid.to_string()).join(name)),
+            _ => Cow::Borrowed(path),
+        }
     }
 
     /// Whether this root records.
@@ -140,9 +165,12 @@ impl Root {
     /// The whole file. Fails if it is longer than `limit` bytes.
     pub fn read_within(&self, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
+        let source = self.source(path);
         let content = match self.is_live() {
-            true => patient::read(&self.path(path), limit).map_err(|source| self.failed(path, source))?,
-            false => file::content(self.open(path)?, limit).map_err(|source| self.failed(path, source))?,
+            true => patient::read(&self.path(&source), limit).map_err(|error| self.failed(&source, error))?,
+            false => {
+                file::content(self.open(&source)?, limit).map_err(|error| self.failed(&source, error))?
+            }
         };
         self.record(|tape| tape.file(path, &content));
         Ok(content)
@@ -299,6 +327,22 @@ mod tests {
     }
 
     #[test]
+    fn a_process_stands_for_this_one() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        for (path, text) in
+            [("proc/self/cgroup", "0::/own"), ("proc/7/cgroup", "0::/its"), ("proc/self/auxv", "own")]
+        {
+            fs::create_dir_all(dir.path().join(path).parent().unwrap_or(dir.path()))?;
+            fs::write(dir.path().join(path), text)?;
+        }
+        let root = Root::at(dir.path()).recording().in_place_of_this(7);
+        assert_eq!(root.read("proc/self/cgroup").ok().as_deref(), Some("0::/its"));
+        assert_eq!(root.read("proc/self/auxv").ok().as_deref(), Some("own"));
+        assert_eq!(root.recorded().content(Path::new("proc/self/cgroup")), Some(&b"0::/its"[..]));
+        Ok(())
+    }
+
+    #[test]
     fn a_root_that_records_keeps_what_was_read() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         fs::write(dir.path().join("a"), [0xff, 0, b'x'])?;
@@ -306,7 +350,7 @@ mod tests {
         let root = Root::at(dir.path()).recording();
         assert!(root.clone().read("a").is_ok() && root.read("missing").is_err());
         let copy = tempfile::tempdir()?;
-        root.recorded().write(copy.path())?;
+        root.recorded().write(copy.path(), false)?;
         assert_eq!(fs::read(copy.path().join("a"))?, [0xff, 0, b'x']);
         assert!(!copy.path().join("b").exists());
         Ok(())

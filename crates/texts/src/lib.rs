@@ -4,3 +4,4 @@ pub mod decoder;
 pub mod lines;
 pub mod messages;
 pub mod near;
+pub mod secrets;

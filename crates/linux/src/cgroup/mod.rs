@@ -160,7 +160,7 @@ fn controller_name(size: PageSize) -> String {
 }
 
 /// The mount points of hierarchies, relative to the root: v2 first, then v1 with memory first.
-pub(crate) fn mount_points(mounts: &str) -> Vec<PathBuf> {
+pub fn mount_points(mounts: &str) -> Vec<PathBuf> {
     let mut groups: Vec<Mount> =
         mounts::parse(mounts).filter(|mount| mount.kind.starts_with("cgroup")).collect();
     groups.sort_by_key(|mount| (mount.kind != "cgroup2", !mount.options.contains("memory")));

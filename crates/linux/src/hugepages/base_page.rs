@@ -52,7 +52,7 @@ mod tests {
         let root = Root::live().recording();
         let size = read(&root);
         let tree = tempfile::tempdir()?;
-        root.recorded().write(tree.path())?;
+        root.recorded().write(tree.path(), false)?;
         assert_eq!(read(&Root::at(tree.path())), size);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! `hugewise check`: the huge pages of this machine, and findings on them.
 
+mod process;
 pub mod text;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -19,6 +20,7 @@ use crate::{
         standard_output::{print_json, print_styled},
         terminal::Terminal,
     },
+    process_argument::ProcessArgument,
     random_read,
 };
 
@@ -38,6 +40,11 @@ pub struct Check {
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
+    /// Also copy what explains the memory of a process: mappings, limits, control group, command line, and the ends of the
+    /// logs that it has open; without secrets. Only the owner of DIR can read it
+    #[arg(long, value_name = "PID", requires = "capture")]
+    pid: Option<ProcessArgument>,
+
     /// Also measure how much less time random reads take on THP (some 10 s; the result is kept until the
     /// machine reboots), and count available 1GiB pages on a machine with more than 256GiB of memory
     #[arg(long)]
@@ -52,6 +59,8 @@ Examples:
   hugewise check --json | jq .findings  print the findings as JSON
   hugewise check --capture web7         also copy the check's input files to web7/
   hugewise check --root web7            check these files, on any machine
+  sudo hugewise check --capture web7 --pid 4711
+                                        with a process: hugewise inspect --root web7 4711
 
 No setting is changed.
 
@@ -61,6 +70,8 @@ Exit status: 0 no problem found; 1 a finding is a problem; 2 usage error, or not
 pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(check.root.as_deref())?;
     let root = if check.capture.is_some() { root.recording() } else { root };
+    let pid = check.pid.as_ref().map(|pid| pid.process(&root)).transpose()?;
+    let root = pid.map_or(root.clone(), |pid| root.in_place_of_this(pid));
     let scan = if check.deep { Scan::Deep } else { Scan::IfQuick };
 
     let facts = Facts::gather(&root, scan);
@@ -72,8 +83,12 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         facts.meminfo.total.reason().unwrap_or_default()
     );
     if let Some(dir) = &check.capture {
-        let tape = root.recorded();
-        tape.write(dir).with_context(|| format!("cannot copy the files to {}", dir.display()))?;
+        let tape = match pid {
+            Some(pid) => process::captured(&root, pid)?,
+            None => root.recorded(),
+        };
+        tape.write(dir, pid.is_some())
+            .with_context(|| format!("cannot copy the files to {}", dir.display()))?;
         standard_error::say(format_args!("{} files copied to {}", tape.len(), dir.display()));
     }
 

@@ -64,6 +64,10 @@ pub struct Inspect {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     watch: Option<Duration>,
 
+    /// Show the process in DIR, captured by 'hugewise check --capture DIR --pid PID'
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["attach", "watch"])]
+    root: Option<PathBuf>,
+
     /// Print JSON (schema hugewise.inspect/2): one object per process
     #[arg(long)]
     json: bool,
@@ -93,7 +97,7 @@ fn seconds(text: &str) -> Result<Duration, Reason> {
 
 /// Runs the command.
 pub fn run(inspect: &Inspect, terminal: &Terminal) -> anyhow::Result<ExitCode> {
-    let root = Root::live();
+    let root = machine::root(inspect.root.as_deref())?;
     if inspect.processes.is_empty() && !inspect.all && inspect.cgroup.is_none() {
         if let Some(seconds) = inspect.watch {
             bail!(

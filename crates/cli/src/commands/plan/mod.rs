@@ -86,7 +86,7 @@ pub struct Plan {
     root: Option<PathBuf>,
     /// Plan for the JVM or the database server that runs as process PID, or that it has started: for its command
     /// line and environment. Also a unit (NAME.service), a container (its ID) or a control group (its path)
-    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "root"])]
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<ProcessArgument>,
     /// Command line of the JVM, or of the PostgreSQL or MariaDB server
     #[arg(last = true, required_unless_present = "pid")]
@@ -158,6 +158,16 @@ pub fn run(plan: &Plan, terminal: &Terminal) -> anyhow::Result<ExitCode> {
     let root = machine::root(plan.root.as_deref())?;
     let planned = match &plan.pid {
         None => make(&root, &plan.wishes, &plan.command)?,
+        Some(pid) if !root.is_live() => {
+            // Its program would be started to query it: only one that the user has read is.
+            let process = hugewise_linux::proc::process::Process::read(&root, pid.process(&root)?)?;
+            bail!(
+                "a plan starts the program to query it, and this command line is of a capture. Read it, and give it after '--':\n\n  \
+                 hugewise plan --root {} -- {}",
+                root.path("").display(),
+                crate::output::terminal::plain(&hugewise_linux::shell::line(&process.command))
+            )
+        }
         Some(pid) => {
             let program = RunningProgram::read(&root, pid.process(&root)?)?;
             let mut planned =
