@@ -12,6 +12,8 @@ final class Background {
     /// Time between two attempts to start the thread.
     private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(1);
 
+    private static final long END_MILLIS = 1000;
+
     private static final Set<Maintenance> OPEN = ConcurrentHashMap.newKeySet();
     private static volatile @Nullable Thread thread;
     /// Time of the last attempt that failed.
@@ -24,9 +26,26 @@ final class Background {
         wake(maintenance.failures);
     }
 
+    /// Waits for the end of the thread if it was the last cache: a servlet container reports threads of an application that has
+    /// ended.
     static void remove(Maintenance maintenance) {
         OPEN.remove(maintenance);
-        LockSupport.unpark(thread);
+        Thread ending = thread;
+        LockSupport.unpark(ending);
+        if (OPEN.isEmpty()) {
+            awaitEnd(ending);
+        }
+    }
+
+    /// Waits a second at most until another thread has ended.
+    static void awaitEnd(@Nullable Thread ending) {
+        if (ending != null && !ending.equals(Thread.currentThread())) {
+            try {
+                ending.join(END_MILLIS);
+            } catch (InterruptedException _) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /// Lets the thread look for work that is due. If the system refuses the thread, caches do without for a second.

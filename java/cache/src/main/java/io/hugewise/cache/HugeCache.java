@@ -403,6 +403,12 @@ public final class HugeCache<K, V> implements AutoCloseable {
         dropped.clean();
     }
 
+    /// Does what follows when it was collected, and closes it.
+    void drop() {
+        resources.drop();
+        close();
+    }
+
     @Override
     public String toString() {
         return "cache of " + maximumBytes() + " bytes on " + Objects.toString(backing());

@@ -262,6 +262,7 @@ public final class HugeCacheBuilder<K, V> {
         if (file != null && writeBack != null) {
             throw new IllegalStateException("a file does not keep which changes the store has: use writeThrough");
         }
+        Rehearsal.before(file);
         long segmentSize = Math.clamp(Long.highestOneBit(maximumBytes / SEGMENTS), SMALLEST_SEGMENT, LARGEST_SEGMENT);
         long size = maximumBytes / segmentSize * segmentSize;
         CacheMemory reserved = file == null ? reserve(size, segmentSize) : attach(file, size, (int) segmentSize);

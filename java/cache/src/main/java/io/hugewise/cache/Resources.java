@@ -1,5 +1,7 @@
 package io.hugewise.cache;
 
+import org.jspecify.annotations.Nullable;
+
 /// What ends with a cache: its threads, its memory, and the lock of its file. It does not refer to the cache itself, so
 /// that a cache which the program has dropped is collected.
 final class Resources {
@@ -43,12 +45,23 @@ final class Resources {
         if (isClosed) {
             return;
         }
-        System.Logger log = System.getLogger("io.hugewise.cache");
-        log.log(System.Logger.Level.WARNING, "the cache '" + memory.name() + "' was dropped without close(); it is closed now");
+        log("was dropped without close(); it is closed now", null);
         try {
             close();
-        } catch (RuntimeException error) {
-            log.log(System.Logger.Level.ERROR, "the cache '" + memory.name() + "' could not be closed; its memory stays", error);
+        } catch (Throwable error) {
+            log("could not be closed; its memory stays", error);
+        } finally {
+            objects.store.space.maintenance.close();
+        }
+    }
+
+    /// Closing does not depend on the log, which an application that has ended may not have.
+    private void log(String what, @Nullable Throwable error) {
+        try {
+            var level = memory.name().equals(Rehearsal.NAME) ? System.Logger.Level.TRACE : System.Logger.Level.WARNING;
+            System.getLogger("io.hugewise.cache").log(level, "the cache '" + memory.name() + "' " + what, error);
+        } catch (Throwable _) {
+            // Then without.
         }
     }
 }

@@ -251,8 +251,10 @@ final class WriteBehind<K, V> {
             isClosing = false;
             throw error;
         }
+        Thread ending = thread;
         isEnded = true;
         wake();
+        Background.awaitEnd(ending);
     }
 
     private void wake() {

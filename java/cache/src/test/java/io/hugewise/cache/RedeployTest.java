@@ -7,6 +7,7 @@ import io.hugewise.memory.HugeAllocator;
 import io.hugewise.memory.HugeArena;
 import io.hugewise.memory.HugeOptions;
 import java.io.File;
+import java.io.IOException;
 import java.lang.ref.WeakReference;
 import java.net.URL;
 import java.net.URLClassLoader;
@@ -76,12 +77,35 @@ class RedeployTest {
         }
     }
 
+    /// Loads no more classes when its application has been stopped, as that of a servlet container.
+    private static final class ApplicationLoader extends URLClassLoader {
+        private volatile boolean isStopped;
+
+        ApplicationLoader(URL[] places) {
+            super(places, ClassLoader.getPlatformClassLoader());
+        }
+
+        @Override
+        protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            if (isStopped) {
+                throw new ClassNotFoundException(name + " cannot be loaded: the application has been stopped");
+            }
+            return super.loadClass(name, resolve);
+        }
+
+        @Override
+        public void close() throws IOException {
+            isStopped = true;
+            super.close();
+        }
+    }
+
     private static WeakReference<ClassLoader> deploy(String program) throws Exception {
         List<URL> places = new ArrayList<>();
         for (Class<?> type : new Class<?>[] {Programs.class, HugeCache.class, HugeArena.class}) {
             places.add(type.getProtectionDomain().getCodeSource().getLocation());
         }
-        try (var loader = new URLClassLoader(places.toArray(URL[]::new), ClassLoader.getPlatformClassLoader())) {
+        try (var loader = new ApplicationLoader(places.toArray(URL[]::new))) {
             var method = loader.loadClass(Programs.class.getName()).getDeclaredMethod(program);
             method.setAccessible(true);
             method.invoke(null);
