@@ -54,7 +54,7 @@ test-java: ## run only the tests of the Java library
 # that modules use the same jars. Few tests in each JVM: the faster compiler takes less time.
 test-java-pools:
 	rm -rf java/*/target/surefire-reports
-	$(maven) --projects '!jmh,!races,!benchmarks' -Dgroups=pools -Dexec.skip -Dtest.flags=-XX:TieredStopAtLevel=1 package
+	$(maven) --projects '!jmh,!races,!benchmarks,!services' -Dgroups=pools -Dexec.skip -Dtest.flags=-XX:TieredStopAtLevel=1 package
 	scripts/tools python -- java/skips
 
 races: ## run the race tests of the Java library (MODE=quick, default, tough or stress)

@@ -75,7 +75,7 @@ final class Postgres implements AutoCloseable {
     }
 
     /// Stops it in order, or as a crash of the machine does, after which it recovers.
-    void stop(boolean inOrder) throws Exception {
+    void stop(boolean inOrder) throws IOException, InterruptedException {
         Process running = server;
         if (running != null) {
             new ProcessBuilder("kill", inOrder ? "-INT" : "-QUIT", "" + running.pid()).start().waitFor();
@@ -85,7 +85,11 @@ final class Postgres implements AutoCloseable {
     }
 
     @Override
-    public void close() throws Exception {
-        stop(false);
+    public void close() throws IOException {
+        try {
+            stop(false);
+        } catch (InterruptedException error) {
+            throw new IOException(error);
+        }
     }
 }

@@ -18,6 +18,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -32,7 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(value = 30, unit = TimeUnit.MINUTES, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class TomcatTest {
     private static final int DEPLOYMENTS = Integer.getInteger("hugewise.deployments", 2);
-    private static final long SECONDS = 120;
+    private static final long SECONDS = Long.getLong("hugewise.collected", 120);
 
     /// The application. An even deployment closes its caches, an odd one drops them.
     public static final class Application extends HttpServlet {
@@ -61,7 +62,7 @@ class TomcatTest {
 
         @Override
         public void destroy() {
-            if (Boolean.parseBoolean(getServletContext().getInitParameter("closes"))) {
+            if (Boolean.parseBoolean(getInitParameter("closes"))) {
                 pages.close();
                 orders.close();
             }
@@ -94,7 +95,7 @@ class TomcatTest {
                 if (Files.isDirectory(file)) {
                     Files.createDirectories(copy);
                 } else {
-                    Files.copy(file, copy);
+                    Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING);
                 }
             }
         }
@@ -102,9 +103,10 @@ class TomcatTest {
 
     private static WeakReference<ClassLoader> deploy(Tomcat tomcat, Path application, boolean closes) throws Exception {
         var context = (StandardContext) tomcat.addContext("/shop", application.toString());
-        context.addParameter("closes", "" + closes);
-        Tomcat.addServlet(context, "shop", Application.class.getName()).setLoadOnStartup(1);
-        context.addServletMappingDecoded("/", "shop");
+        var servlet = Tomcat.addServlet(context, "shop", Application.class.getName());
+        servlet.setLoadOnStartup(1);
+        servlet.addInitParameter("closes", "" + closes);
+        servlet.addMapping("/");
         if (!context.getState().isAvailable()) {
             context.start();
         }
