@@ -272,10 +272,11 @@ class SoakTest {
     private List<Long> run(HugeCache<Long, byte[]> cache, Postgres postgres) throws Exception {
         var random = new SplittableRandom(1);
         List<Long> memory = new ArrayList<>();
+        long most = cache.maximumBytes();
         long start = System.nanoTime();
         for (int second = 0; System.nanoTime() - start < TimeUnit.SECONDS.toNanos(SECONDS) && failures.isEmpty(); second++) {
             Thread.sleep(1000);
-            cache.setMaximumBytes(random.nextLong(LIMIT / 2, LIMIT + 1));
+            cache.setMaximumBytes(random.nextLong(most / 2, most + 1));
             if (second % 60 == 30) {
                 postgres.stop(stops.getAndIncrement() % 2 == 0);
                 Thread.sleep(random.nextInt(2000, 15_000));
