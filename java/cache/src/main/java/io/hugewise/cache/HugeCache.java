@@ -55,7 +55,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
         store = objects.store;
         reads = new Reads<>(objects, table);
         loads = new Loads<>(this, objects, options.executor);
-        resources = new Resources(objects, memory);
+        resources = new Resources(objects, memory, options.isRehearsal);
         reported = CacheEvents.opened(this);
         dropped = Collected.register(this, resources::drop);
         store.space.maintenance.begin();

@@ -39,6 +39,8 @@ public final class HugeCacheBuilder<K, V> {
     @Nullable RemovalListener<? super K, ? super V> listener;
     Executor executor = ForkJoinPool.commonPool();
     LongSupplier nanos = Clock.SYSTEM;
+    /// Whether the cache is one of [Rehearsal].
+    boolean isRehearsal;
     long heapWeight;
     ToLongFunction<? super V> weigher = _ -> 1;
     private long maximumBytes;

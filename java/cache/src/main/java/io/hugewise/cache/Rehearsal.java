@@ -11,8 +11,6 @@ import org.jspecify.annotations.Nullable;
 /// Drops small caches before the first one is opened, so that what closing needs is loaded and linked. A servlet container that
 /// has stopped an application loads no more classes for it, and a cache that was dropped then could not be closed.
 final class Rehearsal {
-    /// Name of the caches' memory.
-    static final String NAME = "hugewise rehearsal";
     private static final long BYTES = 4 << 20;
     private static final Duration PATIENCE = Duration.ofSeconds(1);
     private static final AtomicBoolean OF_MEMORY = new AtomicBoolean();
@@ -47,7 +45,9 @@ final class Rehearsal {
     }
 
     private static HugeCacheBuilder<Long, byte[]> builder() {
-        return HugeCache.builder(Serializers.longs(), Serializers.bytes()).maximumBytes(BYTES).memory(options -> options.only(Backing.base()).named(NAME));
+        var builder = HugeCache.builder(Serializers.longs(), Serializers.bytes()).maximumBytes(BYTES).memory(options -> options.only(Backing.base()));
+        builder.isRehearsal = true;
+        return builder;
     }
 
     private static void drop(HugeCacheBuilder<Long, byte[]> builder) {

@@ -7,11 +7,13 @@ import org.jspecify.annotations.Nullable;
 final class Resources {
     private final ObjectStore<?, ?> objects;
     private final CacheMemory memory;
+    private final System.Logger.Level level;
     private boolean isClosed;
 
-    Resources(ObjectStore<?, ?> objects, CacheMemory memory) {
+    Resources(ObjectStore<?, ?> objects, CacheMemory memory, boolean isRehearsal) {
         this.objects = objects;
         this.memory = memory;
+        this.level = isRehearsal ? System.Logger.Level.TRACE : System.Logger.Level.WARNING;
     }
 
     /// Writes the changes that the store of the cache does not have yet, then releases all; nothing if that was done.
@@ -58,7 +60,6 @@ final class Resources {
     /// Closing does not depend on the log, which an application that has ended may not have.
     private void log(String what, @Nullable Throwable error) {
         try {
-            var level = memory.name().equals(Rehearsal.NAME) ? System.Logger.Level.TRACE : System.Logger.Level.WARNING;
             System.getLogger("io.hugewise.cache").log(level, "the cache '" + memory.name() + "' " + what, error);
         } catch (Throwable _) {
             // Then without.
