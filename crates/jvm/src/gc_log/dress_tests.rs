@@ -177,7 +177,7 @@ fn a_log_in_any_two_dresses_has_the_same_pauses() {
             for (outer_name, outer) in DRESSES {
                 pairs += 1;
                 // A full run checks all pairs.
-                if !full && pairs % 16 != 0 || inner_name == outer_name {
+                if !full && pairs % 16 != 0 {
                     continue;
                 }
                 check(

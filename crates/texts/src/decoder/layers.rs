@@ -190,6 +190,9 @@ pub(super) fn logfmt(line: &[u8]) -> Option<Vec<Field>> {
         let key = String::from_utf8_lossy(key.unwrap_or_default()).into_owned();
         let Some((text, after)) = quoted(line, equals + 1) else { break };
         // Doubled quotes are of CSV.
+        if text.is_empty() && memmem::find(&line[after..], b"\"\"").is_some() {
+            return None;
+        }
         if line
             .get(after)
             .is_some_and(|next| !next.is_ascii_whitespace() && !matches!(next, b',' | b'}' | b')'))

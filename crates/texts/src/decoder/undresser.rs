@@ -296,19 +296,23 @@ enum Gathered {
 }
 
 /// Length at which a terminal or an editor cut the lines: the longest one, which many lines have, each followed by a
-/// line that begins no record.
+/// line that begins neither with a record nor with a prefix.
 fn cut_at<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone) -> Option<usize> {
     let width = lines.clone().map(<[u8]>::len).max().filter(|width| (20..400).contains(width))?;
     let mut cut = 0;
-    let mut before = false;
+    let mut before: Option<Shape> = None;
     for line in lines {
-        if before {
-            match records::start(line) {
-                None if !line.is_empty() => cut += 1,
-                _ => return None,
+        let start = records::start(line);
+        if let Some(prefix) = before {
+            let has_prefix = prefix.length(line).is_some_and(|length| length > 0)
+                || CRI.as_ref().is_some_and(|cri| cri.is_match(line));
+            let goes_on = start.is_none() && !line.is_empty() && !has_prefix;
+            if !goes_on {
+                return None;
             }
+            cut += 1;
         }
-        before = line.len() == width && records::start(line).is_some();
+        before = start.filter(|_| line.len() == width).map(|start| Shape::of(&line[..start]));
     }
     (cut >= 2).then_some(width)
 }
