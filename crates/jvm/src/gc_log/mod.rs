@@ -4,6 +4,8 @@
 //! of the log. [`sets`] orders the files of a rotation, [`summary`] aggregates the events.
 
 #[cfg(test)]
+mod balance_tests;
+#[cfg(test)]
 mod dress_tests;
 mod legacy;
 mod names;
