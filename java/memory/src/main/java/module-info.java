@@ -10,5 +10,5 @@ module io.hugewise.memory {
     requires static transitive org.jspecify;
 
     exports io.hugewise.memory;
-    exports io.hugewise.memory.internal to io.hugewise.cache, io.hugewise.jcache;
+    exports io.hugewise.memory.internal to io.hugewise.cache, io.hugewise.jcache, io.hugewise.netty;
 }

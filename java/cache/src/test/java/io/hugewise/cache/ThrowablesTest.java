@@ -3,18 +3,15 @@ package io.hugewise.cache;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import io.hugewise.memory.Backing;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.LongConsumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -24,68 +21,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(value = 600, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ThrowablesTest {
     private static final Duration LONG = Duration.ofSeconds(60);
-    /// Of each kind of operation.
-    private static final int OVERFLOWS = Integer.getInteger("hugewise.overflows", 25);
-
-    /// Runs an operation at each depth of the stack, until it overflows.
-    private static int deeper(LongConsumer operation, long number) {
-        operation.accept(number);
-        return 1 + deeper(operation, number + 1);
-    }
-
-    @ParameterizedTest
-    @ValueSource(strings = {"put", "get", "load", "compute", "remove", "iterate"})
-    void stackOverflowsLeaveNothingBehind(String kind) throws Exception {
-        var random = new Random(1);
-        try (var cache = HugeCache.builder(Serializers.longs(), Serializers.bytes()).maximumBytes(8 << 20)
-                .memory(options -> options.only(Backing.base())).build()) {
-            for (long key = 0; key < 30_000; key++) {
-                cache.put(key, new byte[500]);
-            }
-            LongConsumer operation = switch (kind) {
-                case "put" -> key -> cache.put(key % 5000, new byte[500]);
-                case "get" -> key -> cache.getIfPresent(29_000 + key % 1000);
-                case "load" -> key -> cache.get(key % 50_000, _ -> new byte[500]);
-                case "compute" -> key -> cache.asMap().compute(key % 5000, (_, _) -> new byte[500]);
-                case "remove" -> key -> cache.asMap().remove(key % 30_000);
-                default -> _ -> cache.asMap().keySet().iterator().next();
-            };
-            var overflows = new AtomicInteger();
-            for (int i = 0; i < OVERFLOWS; i++) {
-                long first = random.nextInt(5000);
-                Thread overflowing = new Thread(null, () -> {
-                    try {
-                        deeper(operation, first);
-                    } catch (StackOverflowError _) {
-                        overflows.incrementAndGet();
-                    }
-                }, "overflowing", 256 << 10);
-                overflowing.setDaemon(true);
-                overflowing.start();
-                assertThat(overflowing.join(LONG)).isTrue();
-                Thread other = Thread.ofPlatform().daemon().start(() -> {
-                    for (long key = 0; key < 2000; key++) {
-                        cache.put(key, new byte[500]);
-                    }
-                });
-                assertThat(other.join(LONG)).isTrue();
-            }
-            assertThat(overflows.get()).isEqualTo(OVERFLOWS);
-            Thread other = Thread.ofPlatform().daemon().start(() -> {
-                for (long key = 0; key < 40_000; key++) {
-                    cache.put(key, new byte[500]);
-                }
-                cache.cleanUp();
-            });
-            assertThat(other.join(LONG)).isTrue();
-            assertThat(cache.stats().rejections()).isZero();
-            assertThat(cache.asMap().keySet().stream().count()).isEqualTo(cache.estimatedSize());
-            cache.invalidateAll();
-            cache.cleanUp();
-            assertThat(cache.estimatedSize()).isZero();
-            assertThat(cache.usedBytes()).isLessThanOrEqualTo(cache.indexBytes() + 3 * 65536);
-        }
-    }
 
     // --- A store that refuses a change ---------------------------------------------------------------
 

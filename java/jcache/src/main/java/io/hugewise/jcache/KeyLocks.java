@@ -2,6 +2,7 @@ package io.hugewise.jcache;
 
 import io.hugewise.cache.work.Exclusion;
 import io.hugewise.cache.work.Work;
+import io.hugewise.memory.internal.Stack;
 import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.List;
@@ -33,6 +34,7 @@ final class KeyLocks {
     }
 
     private <R extends @Nullable Object> R withAll(List<ByteBuffer> keys, Supplier<R> operation) {
+        Stack.claimMore();
         var held = new Work<?>[keys.size()];
         int count = 0;
         try {

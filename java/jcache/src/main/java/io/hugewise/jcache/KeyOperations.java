@@ -3,6 +3,7 @@ package io.hugewise.jcache;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import javax.cache.Cache;
 import javax.cache.CacheException;
@@ -99,7 +100,22 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
             byte[] _ = state.stored(value, 0);
         }
         backend.write(state.key, value);
-        store(state, value);
+        afterWriting(state, () -> {
+            store(state, value);
+            return true;
+        });
+    }
+
+    /// Changes the cache as the backend was changed. If this fails, the entry is removed, which would be an old one.
+    boolean afterWriting(KeyState<K, V> state, BooleanSupplier change) {
+        try {
+            return change.getAsBoolean();
+        } catch (Throwable error) {
+            if (backend.isWriteThrough) {
+                entries.remove(state.bytes);
+            }
+            throw error;
+        }
     }
 
     void store(KeyState<K, V> state, V value) {
@@ -110,7 +126,7 @@ abstract class KeyOperations<K, V> implements Cache<K, V> {
 
     private boolean delete(KeyState<K, V> state) {
         backend.delete(state.key);
-        return drop(state);
+        return afterWriting(state, () -> drop(state));
     }
 
     boolean drop(KeyState<K, V> state) {

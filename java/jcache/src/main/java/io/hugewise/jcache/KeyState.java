@@ -14,7 +14,7 @@ import org.jspecify.annotations.Nullable;
 final class KeyState<K, V> {
     final K key;
     private final KeyOperations<K, V> cache;
-    private final byte[] bytes;
+    final byte[] bytes;
     private final List<Event<K, V>> events;
     private @Nullable V value;
     private long expiry;

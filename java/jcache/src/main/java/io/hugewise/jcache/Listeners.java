@@ -62,9 +62,11 @@ final class Listeners<K, V> {
 
     /// Calls the listeners.
     ///
-    /// @throws CacheEntryListenerException if a synchronous one throws an exception; the others are called all the same
+    /// @throws CacheEntryListenerException if a synchronous one throws an exception; the others are called all the same, also
+    ///     after an error, which is thrown then
     void dispatch(List<Event<K, V>> events) {
         CacheEntryListenerException failure = null;
+        Error fatal = null;
         for (Event<K, V> event : events) {
             for (Registration<K, V> registration : registrations) {
                 try {
@@ -77,8 +79,13 @@ final class Listeners<K, V> {
                     failure = error;
                 } catch (Exception error) {
                     failure = new CacheEntryListenerException("a listener failed", error);
+                } catch (Error error) {
+                    fatal = error;
                 }
             }
+        }
+        if (fatal != null) {
+            throw fatal;
         }
         if (failure != null) {
             throw failure;

@@ -13,6 +13,7 @@ import java.util.NoSuchElementException;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ForkJoinPool;
+import java.util.function.Consumer;
 import javax.cache.Cache;
 import javax.cache.CacheException;
 import javax.cache.CacheManager;
@@ -87,7 +88,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
                 }
             } catch (CacheLoaderException error) {
                 failure = error;
-            } catch (RuntimeException error) {
+            } catch (Throwable error) {
                 failure = new CacheLoaderException("the entries could not be loaded", error);
             }
             if (listener != null && failure != null) {
@@ -109,6 +110,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
         });
         List<Event<K, V>> events = new ArrayList<>();
         CacheException failed = locks.withAll(map.keySet().stream().map(entries::lockBytes).toList(), () -> {
+            Map<K, byte[]> places = places(map.keySet());
             CacheException failure = null;
             try {
                 backend.writeAll(unwritten);
@@ -119,15 +121,40 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
             if (failure != null) {
                 unwritten.forEach(entry -> skipped.add(entry.getKey()));
             }
-            map.forEach((key, value) -> {
-                if (!skipped.contains(key)) {
-                    store(new KeyState<>(this, key, entries.bytes(key), events), value);
-                }
-            });
+            places.keySet().removeAll(skipped);
+            changeEach(places, events, state -> store(state, map.get(state.key)));
             return failure;
         });
         finish(events, failed);
         statistics.writtenSince(start);
+    }
+
+    private Map<K, byte[]> places(Set<? extends K> keys) {
+        Map<K, byte[]> places = new HashMap<>();
+        keys.forEach(key -> places.put(key, entries.bytes(key)));
+        return places;
+    }
+
+    /// Changes the entries of keys that the backend has changed already. If this fails for one, the others are changed all the
+    /// same, and its entry is removed.
+    private void changeEach(Map<K, byte[]> places, List<Event<K, V>> events, Consumer<KeyState<K, V>> change) {
+        Throwable failure = null;
+        for (Map.Entry<K, byte[]> place : places.entrySet()) {
+            try {
+                change.accept(new KeyState<>(this, place.getKey(), place.getValue(), events));
+            } catch (Throwable error) {
+                failure = error;
+                if (backend.isWriteThrough) {
+                    entries.remove(place.getValue());
+                }
+            }
+        }
+        if (failure instanceof Error error) {
+            throw error;
+        }
+        if (failure instanceof RuntimeException error) {
+            throw error;
+        }
     }
 
     private void finish(List<Event<K, V>> events, @Nullable CacheException failure) {
@@ -148,17 +175,17 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
         List<Event<K, V>> events = new ArrayList<>();
         CacheException failed = locks.withAll(keys.stream().map(entries::lockBytes).toList(), () -> {
             Set<K> undeleted = new HashSet<>(keys);
+            Map<K, byte[]> places = places(keys);
             CacheException failure = null;
             try {
                 backend.deleteAll(undeleted);
             } catch (CacheException error) {
                 failure = error;
             }
-            for (K key : keys) {
-                if (failure == null || !undeleted.contains(key)) {
-                    drop(new KeyState<>(this, key, entries.bytes(key), events));
-                }
+            if (failure != null) {
+                places.keySet().removeAll(undeleted);
             }
+            changeEach(places, events, this::drop);
             return failure;
         });
         finish(events, failed);

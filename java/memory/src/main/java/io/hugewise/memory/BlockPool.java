@@ -1,5 +1,6 @@
 package io.hugewise.memory;
 
+import io.hugewise.memory.internal.Stack;
 import java.lang.foreign.MemorySegment;
 
 /// Allocates blocks of one size in a memory segment, such as that of a [HugeArena]. Sizes are not rounded up.
@@ -56,7 +57,14 @@ public final class BlockPool {
     /// @throws MemoryExhaustedException if no block is left
     /// @throws IllegalStateException if the memory's arena is closed
     public MemorySegment allocate() {
-        return memory.asSlice(allocateOffset(), blockSize);
+        long offset = allocateOffset();
+        try {
+            return memory.asSlice(offset, blockSize);
+        } catch (Throwable error) {
+            // The heap has no memory for the segment.
+            freeOffset(offset);
+            throw error;
+        }
     }
 
     /// Allocates a block and returns its offset in [#memory]. The block is not zeroed.
@@ -65,6 +73,7 @@ public final class BlockPool {
     /// @throws MemoryExhaustedException if no block is left
     /// @throws IllegalStateException if the memory's arena is closed
     public long allocateOffset() {
+        Stack.claim();
         checkAlive();
         int block = blocks.take();
         if (block < 0) {
@@ -94,6 +103,7 @@ public final class BlockPool {
     /// @throws IllegalArgumentException if no block starts there
     /// @throws IllegalStateException if it was freed already, or the memory's arena is closed
     public void freeOffset(long offset) {
+        Stack.claim();
         checkAlive();
         long block = Math.floorDiv(offset, blockSize);
         if (offset < 0 || block >= blocks.count() || block * blockSize != offset) {

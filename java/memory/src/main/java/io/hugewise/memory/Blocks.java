@@ -99,16 +99,29 @@ final class Blocks {
         if (unit < 0) {
             return -1;
         }
-        units.touchLong(unit, (int) count, (first, length) -> {
+        boolean isTouched = false;
+        try {
+            touch(unit, (int) count, zeroed);
+            isTouched = true;
+        } finally {
+            // The heap may have no memory for what it needs.
+            if (!isTouched) {
+                units.giveLong(unit, (int) count);
+            }
+        }
+        units.setInfo(unit + 1, UnitInfo.length((int) count));
+        units.setInfo(unit, UnitInfo.LARGE);
+        return ((long) unit << Units.UNIT_LOG2) - units.skew;
+    }
+
+    private void touch(int unit, int count, @Nullable MemorySegment zeroed) {
+        units.touchLong(unit, count, (first, length) -> {
             if (zeroed != null) {
                 long offset = ((long) first << Units.UNIT_LOG2) - units.skew;
                 zeroed.asSlice(offset, (long) length << Units.UNIT_LOG2).fill((byte) 0);
             }
             return true;
         });
-        units.setInfo(unit + 1, UnitInfo.length((int) count));
-        units.setInfo(unit, UnitInfo.LARGE);
-        return ((long) unit << Units.UNIT_LOG2) - units.skew;
     }
 
     private int takeLargeUnits(int count, long alignment) {

@@ -54,6 +54,8 @@ final class Decommit {
             try {
                 returnIdle(units, slots, false);
                 ended = clock.getAsLong();
+            } catch (OutOfMemoryError _) {
+                // Of the heap. The block is free, and pages are returned at a later time.
             } finally {
                 lock.unlock();
             }

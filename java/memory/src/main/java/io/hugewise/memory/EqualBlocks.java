@@ -1,6 +1,5 @@
 package io.hugewise.memory;
 
-import io.hugewise.memory.internal.Stack;
 import java.util.Arrays;
 
 /// Numbered blocks of one size: the slots of one sequence of words, taken through cells as in [Slots].
@@ -46,7 +45,6 @@ final class EqualBlocks {
     }
 
     private int refill() {
-        Stack.claimLittle();
         lock.lock();
         try {
             int stripe = cells.stripe();

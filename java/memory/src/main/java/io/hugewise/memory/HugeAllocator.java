@@ -123,7 +123,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalStateException if the memory's arena is closed
     @Override
     public MemorySegment allocate(long byteSize, long byteAlignment) {
-        return memory.asSlice(allocateOffset(byteSize, byteAlignment), byteSize);
+        return segment(allocateOffset(byteSize, byteAlignment), byteSize);
     }
 
     /// Allocates a block aligned to 16 bytes. It is not zeroed.
@@ -135,7 +135,17 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalStateException if the memory's arena is closed
     @Override
     public MemorySegment allocate(long byteSize) {
-        return memory.asSlice(allocateOffset(byteSize), byteSize);
+        return segment(allocateOffset(byteSize), byteSize);
+    }
+
+    /// The segment of a block that was allocated. The block is freed if the heap has no memory for the segment.
+    private MemorySegment segment(long offset, long byteSize) {
+        try {
+            return memory.asSlice(offset, byteSize);
+        } catch (Throwable error) {
+            freeOffset(offset);
+            throw error;
+        }
     }
 
     /// Allocates a block aligned to 16 bytes and returns its offset in [#memory]. It is not zeroed.
@@ -186,7 +196,7 @@ public final class HugeAllocator implements BlockAllocator {
     @Override
     public @Nullable MemorySegment tryAllocate(long byteSize) {
         long offset = tryAllocateOffset(byteSize);
-        return offset < 0 ? null : memory.asSlice(offset, byteSize);
+        return offset < 0 ? null : segment(offset, byteSize);
     }
 
     /// Allocates a block aligned to 16 bytes; it is not zeroed. If memory is full, this takes some nanoseconds.
@@ -227,7 +237,7 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public MemorySegment allocateZeroed(long byteSize) {
-        return memory.asSlice(allocateZeroedOffset(byteSize), byteSize);
+        return segment(allocateZeroedOffset(byteSize), byteSize);
     }
 
     /// Allocates a block as [#allocateZeroed] does, and returns its offset in [#memory].
@@ -262,7 +272,15 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if no block starts there, or the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public MemorySegment reallocate(MemorySegment block, long byteSize) {
-        return memory.asSlice(reallocateOffset(block.address() - memory.address(), byteSize), byteSize);
+        long offset = block.address() - memory.address();
+        if (stays(offset, byteSize)) {
+            return memory.asSlice(offset, byteSize);
+        }
+        // Nothing is allocated if the block could not be freed.
+        Stack.claimMore();
+        MemorySegment moved = allocate(byteSize);
+        move(offset, moved.address() - memory.address(), byteSize);
+        return moved;
     }
 
     /// Changes the size of a block as [#reallocate] does.
@@ -274,18 +292,25 @@ public final class HugeAllocator implements BlockAllocator {
     /// @throws IllegalArgumentException if no block starts there, or the size is negative
     /// @throws IllegalStateException if the memory's arena is closed
     public long reallocateOffset(long offset, long byteSize) {
-        checkUsable(byteSize);
-        long size = blocks.sizeAt(offset);
-        // A block of the same memory that is at most half empty stays.
-        if (byteSize <= size && byteSize > size / 2) {
+        if (stays(offset, byteSize)) {
             return offset;
         }
-        // Nothing is allocated if the block could not be freed.
         Stack.claimMore();
         long moved = allocateOffset(byteSize);
-        MemorySegment.copy(memory, offset, memory, moved, Math.min(size, byteSize));
-        freeOffset(offset);
+        move(offset, moved, byteSize);
         return moved;
+    }
+
+    /// Whether a block has the memory for a size, and is at most half empty then.
+    private boolean stays(long offset, long byteSize) {
+        checkUsable(byteSize);
+        long size = blocks.sizeAt(offset);
+        return byteSize <= size && byteSize > size / 2;
+    }
+
+    private void move(long from, long to, long byteSize) {
+        MemorySegment.copy(memory, from, memory, to, Math.min(blocks.sizeAt(from), byteSize));
+        freeOffset(from);
     }
 
     private MemoryExhaustedException exhausted(long byteSize) {

@@ -41,11 +41,14 @@ final class IdleSlots {
             int first = unit - UnitInfo.back(info);
             of.seal(first);
             int after = take(unit, info);
-            if (after > SlotPlaces.lastSlot(info) && run.at(unit, 1)) {
-                units.untouch(unit);
+            try {
+                if (after > SlotPlaces.lastSlot(info) && run.at(unit, 1)) {
+                    units.untouch(unit);
+                }
+            } finally {
+                put(unit, info, after);
+                of.unseal(first);
             }
-            put(unit, info, after);
-            of.unseal(first);
             // What others freed meanwhile did not find an empty span.
             if (of.isEmpty(first)) {
                 of.keepOrEnd(first);

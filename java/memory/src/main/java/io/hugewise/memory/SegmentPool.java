@@ -1,5 +1,6 @@
 package io.hugewise.memory;
 
+import io.hugewise.memory.internal.Stack;
 import java.lang.foreign.MemorySegment;
 
 /// Equal segments of 64 KiB or more in the memory of a [HugeArena], numbered from 0: what a log-structured cache or
@@ -105,6 +106,7 @@ public final class SegmentPool {
     /// @return its number, which must be released; -1 if no segment is free
     /// @throws IllegalStateException if the memory's arena is closed
     public int tryAcquire() {
+        Stack.claimLittle();
         if (!memory.scope().isAlive()) {
             throw new IllegalStateException("the memory's arena is closed");
         }
@@ -117,6 +119,7 @@ public final class SegmentPool {
     /// @throws IllegalStateException if it is free already
     /// @throws IndexOutOfBoundsException if there is no such segment
     public void release(int segment) {
+        Stack.claimLittle();
         if (!segments.give(checked(segment))) {
             throw new IllegalStateException("segment " + segment + " was released already");
         }

@@ -1,9 +1,7 @@
 package io.hugewise.memory;
 
 import java.lang.invoke.VarHandle;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
@@ -152,6 +150,9 @@ final class SlotCaches {
             owned[at] = cache;
             states[at] = cache.state();
             return cache;
+        } catch (OutOfMemoryError _) {
+            // Of the heap. A block can be freed all the same, with a shared cache.
+            return null;
         } finally {
             lock.unlock();
         }
@@ -235,18 +236,20 @@ final class SlotCaches {
 
     /// Takes caches away from their threads: one of them, or all.
     private void revoke(@Nullable SlotCache only) {
-        List<Integer> revoked = new ArrayList<>();
+        // In one number: there may be no memory on the heap once the first is revoked.
+        long revoked = 0;
         for (int i = 0; i < owned.length; i++) {
             SlotCache cache = owned[i];
             if (cache != null && !cache.isRevoked() && (only == null || only == cache)) {
                 cache.revoke();
-                revoked.add(i);
+                revoked |= 1L << i;
             }
         }
-        if (!revoked.isEmpty()) {
+        if (revoked != 0) {
             ProcessBarrier.await();
         }
-        for (int i : revoked) {
+        for (long left = revoked; left != 0; left &= left - 1) {
+            int i = Long.numberOfTrailingZeros(left);
             SlotCache cache = Objects.requireNonNull(owned[i]);
             cache.awaitRevoked();
             drainOwned(i, cache);

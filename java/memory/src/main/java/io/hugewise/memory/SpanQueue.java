@@ -81,10 +81,29 @@ final class SpanQueue {
     void moveList() {
         for (int first = Atomics.exchange(head, 0, NONE); first != NONE; ) {
             int following = next[first];
-            mark(first, UnitInfo.HEAPED);
-            push(first);
+            if (hasRoom()) {
+                mark(first, UnitInfo.HEAPED);
+                push(first);
+            } else {
+                push(head, 0, first);
+            }
             first = following;
         }
+    }
+
+    /// Whether the heap has room for a span, or gets it: the Java heap may have no memory.
+    private boolean hasRoom() {
+        if (size == heap.length) {
+            dropEnded();
+        }
+        if (size == heap.length) {
+            try {
+                heap = Arrays.copyOf(heap, heap.length * 2);
+            } catch (OutOfMemoryError _) {
+                return false;
+            }
+        }
+        return true;
     }
 
     private void mark(int first, int flag) {
@@ -133,12 +152,6 @@ final class SpanQueue {
     }
 
     private void push(int first) {
-        if (size == heap.length) {
-            dropEnded();
-            if (size > heap.length / 2) {
-                heap = Arrays.copyOf(heap, heap.length * 2);
-            }
-        }
         int at = size++;
         for (int parent = (at - 1) / 2; at > 0 && heap[parent] > first; parent = (at - 1) / 2) {
             heap[at] = heap[parent];

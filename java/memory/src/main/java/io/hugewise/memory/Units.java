@@ -337,8 +337,11 @@ final class Units {
             bits = wanted & ~now & touched.of(chunk);
         } while (bits != 0 && !Atomics.change(used, chunk, now, now | bits));
         if (bits != 0) {
-            touched.untouch(chunk, forRuns(chunk, bits, run));
-            release(chunk, bits);
+            try {
+                touched.untouch(chunk, forRuns(chunk, bits, run));
+            } finally {
+                release(chunk, bits);
+            }
         }
     }
 
@@ -347,11 +350,14 @@ final class Units {
         int first = chunk << CHUNK_LOG2;
         int count = chunks << CHUNK_LOG2;
         if (claim(first, count)) {
-            boolean done = run.at(first, count);
-            for (int i = chunk; done && i < chunk + chunks; i++) {
-                touched.untouch(i, ALL);
+            try {
+                boolean done = run.at(first, count);
+                for (int i = chunk; done && i < chunk + chunks; i++) {
+                    touched.untouch(i, ALL);
+                }
+            } finally {
+                giveLong(first, count);
             }
-            giveLong(first, count);
         }
     }
 

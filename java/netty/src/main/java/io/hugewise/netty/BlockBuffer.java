@@ -4,6 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.nio.ByteOrder.BIG_ENDIAN;
 import static java.nio.ByteOrder.LITTLE_ENDIAN;
 
+import io.hugewise.memory.internal.Stack;
 import io.netty.buffer.AbstractReferenceCountedByteBuf;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
@@ -46,6 +47,19 @@ final class BlockBuffer extends AbstractReferenceCountedByteBuf {
         this.capacity = initialCapacity;
     }
 
+    /// The stack is claimed before the count of references changes: the last one frees the block.
+    @Override
+    public boolean release() {
+        Stack.claimMore();
+        return super.release();
+    }
+
+    @Override
+    public boolean release(int decrement) {
+        Stack.claimMore();
+        return super.release(decrement);
+    }
+
     @Override
     protected void deallocate() {
         replaceBlock(MemorySegment.NULL);
@@ -74,6 +88,7 @@ final class BlockBuffer extends AbstractReferenceCountedByteBuf {
     public ByteBuf capacity(int newCapacity) {
         checkNewCapacity(newCapacity);
         if (newCapacity != capacity) {
+            Stack.claimMore();
             MemorySegment moved = allocator.allocateBlock(newCapacity);
             MemorySegment.copy(block, 0, moved, 0, Math.min(newCapacity, capacity));
             trimIndicesToCapacity(newCapacity);

@@ -2,6 +2,7 @@ package io.hugewise.netty;
 
 import io.hugewise.memory.BlockAllocator;
 import io.hugewise.memory.MemoryExhaustedException;
+import io.hugewise.memory.internal.Stack;
 import io.netty.buffer.AbstractByteBufAllocator;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocatorMetric;
@@ -45,7 +46,14 @@ public final class HugeByteBufAllocator extends AbstractByteBufAllocator impleme
 
     @Override
     protected ByteBuf newDirectBuffer(int initialCapacity, int maxCapacity) {
-        return toLeakAwareBuffer(new BlockBuffer(this, initialCapacity, maxCapacity));
+        Stack.claimMore();
+        var buffer = new BlockBuffer(this, initialCapacity, maxCapacity);
+        try {
+            return toLeakAwareBuffer(buffer);
+        } catch (Throwable error) {
+            buffer.release();
+            throw error;
+        }
     }
 
     /// {@return true: a direct buffer costs no system call, so channels copy heap buffers to direct ones}
@@ -61,14 +69,21 @@ public final class HugeByteBufAllocator extends AbstractByteBufAllocator impleme
     }
 
     MemorySegment allocateBlock(int capacity) {
+        // Before: it may need memory of the heap, for which the block would be lost.
+        used.direct.add(capacity);
+        boolean isAllocated = false;
         try {
             MemorySegment block = memory.allocate(capacity);
-            used.direct.add(capacity);
+            isAllocated = true;
             return block;
         } catch (MemoryExhaustedException full) {
             var error = new OutOfMemoryError(full.getMessage());
             error.initCause(full);
             throw error;
+        } finally {
+            if (!isAllocated) {
+                used.direct.add(-capacity);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ public final class Stack {
 
     private Stack() {}
 
-    /// Claims 4 KiB, for an operation that [#claim] or [#claimMore] was called for by its caller.
+    /// Claims 4 KiB, for a small operation, also one of a caller that has claimed more.
     public static void claimLittle() {
         call(LITTLE_CALLS);
     }
