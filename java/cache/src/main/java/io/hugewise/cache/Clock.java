@@ -1,6 +1,7 @@
 package io.hugewise.cache;
 
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.LongSupplier;
 
 /// Times in ticks of 32 ms since the cache was created, also by an earlier process, in 4 bytes without a sign: about 4 years. Times of expiry are
@@ -17,20 +18,42 @@ final class Clock {
     private final long start;
     /// Whether it is a function of the cache's user.
     final boolean isUsers;
+    private final boolean isNeeded;
+    private final AtomicInteger last;
 
+    /// @param nanos a function of the cache's user, which may take any time, throw, or use the cache: it is called without
+    ///     locks, pins or slots
     /// @param start time of `nanos` at which the ticks begin
-    Clock(LongSupplier nanos, long start) {
+    /// @param isNeeded whether [#now] is
+    Clock(LongSupplier nanos, long start, boolean isNeeded) {
         this.nanos = nanos;
         this.isUsers = !nanos.equals(SYSTEM);
         this.start = start;
+        this.isNeeded = isNeeded;
+        this.last = new AtomicInteger(ticks(nanos.getAsLong() - start));
     }
 
     long nanos() {
         return nanos.getAsLong();
     }
 
+    /// Sets [#now], at the beginning of an operation, and after each other function of the cache's user.
+    void read() {
+        if (!isNeeded) {
+            return;
+        }
+        int before = last.get();
+        int now = ticks(nanos.getAsLong() - start);
+        // Of readings at the same time, the latest counts.
+        while (now != before && !last.compareAndSet(before, now)) {
+            before = last.get();
+            now = Integer.compareUnsigned(now, before) < 0 ? before : now;
+        }
+    }
+
+    /// The time that was read last, for code that holds a lock, a pin or a slot.
     int now() {
-        return ticks(nanos.getAsLong() - start);
+        return last.get();
     }
 
     /// The time after a duration; [#NEVER] if it is too far.

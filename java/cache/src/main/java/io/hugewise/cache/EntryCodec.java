@@ -30,9 +30,10 @@ final class EntryCodec<K, V> {
         this.isCanonical = isSoon || values.isCanonical();
     }
 
-    /// Each operation on a key begins with it: the stack that it needs is claimed.
+    /// Each operation on a key begins with it: the stack that it needs is claimed, and the time is read.
     byte[] bytes(K key) {
         Stack.claim();
+        store.clock.read();
         byte[] bytes = new byte[keys.size(key)];
         keys.write(key, MemorySegment.ofArray(bytes));
         return bytes;

@@ -46,14 +46,19 @@ final class Expiration<K, V> {
         return nanos == Long.MAX_VALUE ? Clock.NEVER : clock.after(nanos);
     }
 
+    /// When entries expire that are read now, if they do after an access. It is called before a read.
+    int afterAccess() {
+        return accessNanos == 0 ? Clock.NEVER : clock.after(accessNanos);
+    }
+
     /// When an entry expires that is read without its value as an object.
     ///
+    /// @param accessed of [#afterAccess]
     /// @param written when it was written, if entries expire both after a write and an access
-    int afterRead(int current, int written) {
+    int afterRead(int current, int accessed, int written) {
         if (accessNanos == 0) {
             return current;
         }
-        int accessed = clock.after(accessNanos);
         return writeNanos == 0 ? accessed : Clock.earlier(accessed, Clock.plus(written, writeNanos));
     }
 

@@ -19,6 +19,7 @@ final class LoadedValues<K, V> {
     /// @return the value of the key that is present instead
     @Nullable V add(K key, V value, Pending.Load<V> load) {
         bytes.add(objects.codec.size(value));
+        objects.store.clock.read();
         try {
             return tryAdd(key, value, load);
         } finally {
@@ -37,11 +38,13 @@ final class LoadedValues<K, V> {
     }
 
     void replaceUnlessWritten(K key, V value, Pending.Load<V> load) {
+        objects.store.clock.read();
         objects.putWritten(key, load.key, value, null, _ -> !load.isDiscarded, objects.replaced);
         objects.notifications.deliver();
     }
 
     void removeUnlessWritten(Pending.Load<V> load) {
+        objects.store.clock.read();
         objects.removeWritten(load.key, _ -> !load.isDiscarded, _ -> {});
         objects.notifications.deliver();
     }
@@ -61,6 +64,7 @@ final class LoadedValues<K, V> {
         if (behind != null) {
             behind.awaitWritten(key);
         }
+        objects.store.clock.read();
         return objects.value(key);
     }
 }

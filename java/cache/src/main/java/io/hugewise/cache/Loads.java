@@ -78,7 +78,7 @@ final class Loads<K, V> {
 
     private void fail(Pending.Load<V> load, Throwable error) {
         pending.end(load);
-        load.result.completeExceptionally(error);
+        load.fail(error);
     }
 
     private V added(K key, V value, Pending.Load<V> load) {

@@ -108,10 +108,10 @@ final class Notifications<K, V> {
     }
 
     private void deliverQueue() {
-        var own = new Noted();
-        own.isDelivering = true;
-        noted.put(Thread.currentThread(), own);
         try {
+            var own = new Noted();
+            own.isDelivering = true;
+            noted.put(Thread.currentThread(), own);
             for (Removed next = queue.poll(); next != null; next = queue.poll()) {
                 deliver(next);
             }

@@ -21,6 +21,7 @@ import org.jspecify.annotations.Nullable;
 final class ObjectStore<K, V> {
     /// The condition that a call without one has.
     static final LongPredicate ALWAYS = _ -> true;
+    private static final Runnable NOTHING = () -> {};
 
     final Store store;
     final EntryCodec<K, V> codec;
@@ -43,7 +44,7 @@ final class ObjectStore<K, V> {
     ObjectStore(HugeCacheBuilder<K, V> options, CacheMemory memory, LongConsumer changing) {
         this.changing = changing;
         Manifest manifest = memory.manifest();
-        expiration = new Expiration<>(options, new Clock(options.nanos, manifest.startNanos()));
+        expiration = new Expiration<>(options, new Clock(options.nanos, manifest.startNanos(), options.canExpire() || options.header().hasTime()));
         store = new Store(memory.pool(), manifest, expiration.isPossible, expiration.clock, new Removals() {
             @Override
             public void removed(long entry, RemovalCause cause) {
@@ -190,8 +191,8 @@ final class ObjectStore<K, V> {
         MemorySegment payload = codec.isSoon ? null : codec.payload(value);
         int size = Math.addExact(codec.header.size(), payload == null ? codec.size(value) : (int) payload.byteSize());
         Outcome outcome = payload == null
-                ? store.put(key, hash, size, expiry, isWanted, value, codec.writer, old)
-                : store.put(key, hash, size, expiry, isWanted, payload, codec.copier, old);
+                ? store.put(key, hash, size, expiry, isWanted, value, codec.writer, NOTHING, old)
+                : store.put(key, hash, size, expiry, isWanted, payload, codec.copier, NOTHING, old);
         if (outcome == Outcome.ADDED) {
             count(hash, key.length, size);
         }
@@ -218,16 +219,28 @@ final class ObjectStore<K, V> {
             if (!(isPresentWanted == null ? isWanted.test(0) : isPresentWanted)) {
                 return false;
             }
+            // Before the store has the change: there may be no memory on the heap then.
+            LongPredicate isOld = _ -> {
+                pending.discard(key);
+                return true;
+            };
+            LongConsumer removed = entry -> notifyListener(entry, RemovalCause.EXPLICIT);
             try {
                 writer.writeAll(List.of(change));
-            } catch (Throwable error) {
-                removeWritten(key, _ -> true, _ -> {});
-                if (error instanceof Error fatal) {
-                    throw fatal;
-                }
+            } catch (Exception error) {
+                store.remove(key.bytes, key.hash, isOld, removed);
                 throw new UnwrittenException("the change was not made in the cache, from which the entry is removed: the store failed", error);
+            } catch (Error error) {
+                store.remove(key.bytes, key.hash, isOld, removed);
+                throw error;
             }
-            return toCache.getAsBoolean();
+            try {
+                store.clock.read();
+                return toCache.getAsBoolean();
+            } catch (Throwable error) {
+                store.remove(key.bytes, key.hash, isOld, removed);
+                throw error;
+            }
         });
     }
 
@@ -316,6 +329,7 @@ final class ObjectStore<K, V> {
         KeyBytes bytes = keyBytes(key);
         pending.checkNotRecursive(bytes);
         return pending.<@Nullable V>exclusively(bytes, () -> {
+            store.clock.read();
             V present = value(bytes);
             V old = present == null ? evictedValue(bytes) : present;
             if (onlyIfAbsent && old != null) {

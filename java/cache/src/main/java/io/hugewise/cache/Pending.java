@@ -42,7 +42,7 @@ final class Pending<V> {
         /// A future of the result, by which no other one can be set.
         @SuppressWarnings("NullAway") // It does not see that values of the field's type may be null.
         CompletableFuture<@Nullable V> copy() {
-            return result.copy();
+            return result.thenApply(this::checked);
         }
     }
 

@@ -113,8 +113,8 @@ public final class Policy<K, V> {
         /// @param key its key
         /// @return time until then, about 292 years if it does not expire; empty if it is not in the cache
         public Optional<Duration> getExpiresAfter(K key) {
-            return Optional.ofNullable(objects.peek(objects.keyBytes(key),
-                    entry -> objects.expiration.remaining(objects.store.entries.expiry(entry))));
+            Integer expiry = objects.peek(objects.keyBytes(key), objects.store.entries::expiry);
+            return expiry == null ? Optional.empty() : Optional.of(objects.expiration.remaining(expiry));
         }
 
         /// Changes when an entry expires, if it is in the cache.

@@ -42,6 +42,7 @@ final class Reads<K, V> {
         long entry;
         long size;
         int expiry;
+        int accessed = expiration.afterAccess();
         int generation = store.generation();
         int read = store.beginRead();
         try {
@@ -49,7 +50,7 @@ final class Reads<K, V> {
             if (entry == 0) {
                 return null;
             }
-            MemorySegment payload = used(entry);
+            MemorySegment payload = used(entry, accessed);
             size = payload.byteSize();
             expiry = store.entries.expiry(entry);
             if (codec.isSoon) {
@@ -74,11 +75,11 @@ final class Reads<K, V> {
     }
 
     /// The bytes of the value of an entry that is being read, whose use is noted.
-    private MemorySegment used(long entry) {
+    private MemorySegment used(long entry, int accessed) {
         MemorySegment payload = codec.payload(entry);
         hitBytes.add(payload.byteSize());
         if (expiration.isChangedByReads()) {
-            store.setExpiry(entry, expiryAfterRead(entry));
+            store.setExpiry(entry, expiryAfterRead(entry, accessed));
         }
         return payload;
     }
@@ -92,17 +93,18 @@ final class Reads<K, V> {
     }
 
     private @Nullable MemorySegment entryBytes(KeyBytes key) {
+        int accessed = expiration.afterAccess();
         int read = store.beginRead();
         try {
             long entry = store.find(key.bytes, key.hash);
-            return entry == 0 ? null : EntryCodec.copy(used(entry));
+            return entry == 0 ? null : EntryCodec.copy(used(entry, accessed));
         } finally {
             store.endRead(read);
         }
     }
 
-    private int expiryAfterRead(long entry) {
-        return expiration.afterRead(store.entries.expiry(entry), codec.header.hasTime() ? codec.written(entry) : 0);
+    private int expiryAfterRead(long entry, int accessed) {
+        return expiration.afterRead(store.entries.expiry(entry), accessed, codec.header.hasTime() ? codec.written(entry) : 0);
     }
 
     private void estimate(KeyBytes key) {

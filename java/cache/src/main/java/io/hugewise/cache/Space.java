@@ -159,7 +159,8 @@ final class Space {
 
     /// Frees segments in advance, and what has expired.
     void maintain() {
-        ifOpen(this::adapt);
+        long nanos = readClock();
+        ifOpen(() -> adapt(nanos));
         int tries = segments.limit();
         while (tries-- > 0 && ifOpen(this::evictIfShort)) {
             Thread.onSpinWait();
@@ -176,6 +177,7 @@ final class Space {
     ///
     /// @return nanoseconds until the next part
     private long maintainPart() throws InterruptedException {
+        long nanos = readClock();
         if (!evictor.lock.tryLock(BUSY_NANOS, TimeUnit.NANOSECONDS)) {
             return BUSY_NANOS;
         }
@@ -183,7 +185,7 @@ final class Space {
             if (isClosed) {
                 return Maintenance.NEVER;
             }
-            adapt();
+            adapt(nanos);
             boolean isMore = repeat(this::evictIfShort);
             isMore |= repeat(evictor::shrinkIndex);
             isMore |= repeat(this::expire);
@@ -209,8 +211,13 @@ final class Space {
         return count == STEPS;
     }
 
-    private boolean adapt() {
-        segments.manifest.setFigure(Figure.LAST_NANOS, clock.nanos());
+    private long readClock() {
+        clock.read();
+        return clock.nanos();
+    }
+
+    private boolean adapt(long nanos) {
+        segments.manifest.setFigure(Figure.LAST_NANOS, nanos);
         evictor.adapt();
         return true;
     }

@@ -162,6 +162,7 @@ final class Store {
     /// @return whether there was one
     boolean visit(Index.Cursor cursor, LongConsumer reader) {
         Stack.claim();
+        clock.read();
         int pin = pins.pin();
         try {
             if (!cursor.advance()) {
@@ -184,9 +185,10 @@ final class Store {
     ///
     /// @param isWanted is called with the address of the present entry, or 0, while no other thread changes it
     /// @param writer writes the value
+    /// @param published is called when the index has the entry, while no other thread changes it
     /// @param old is called with the address of the replaced entry
     <V extends @Nullable Object> Outcome put(byte[] key, long hash, int valueSize, int expiry, LongPredicate isWanted, V value, BiConsumer<V, MemorySegment> writer,
-            LongConsumer old) {
+            Runnable published, LongConsumer old) {
         long size = entries.size(key.length, valueSize);
         int[] parts = new int[entries.parts(key.length, valueSize)];
         long entry = fits(size, parts.length) ? space.append(size, parts) : 0;
@@ -221,6 +223,9 @@ final class Store {
                     replaced = present;
                     hasRoom = publish(entry, hash, present);
                     isPublished = hasRoom;
+                    if (isPublished) {
+                        published.run();
+                    }
                 }
             } finally {
                 stripe.unlock();

@@ -34,22 +34,20 @@ final class UnwrittenChanges<K, V> {
             Outcome outcome = store.put(key.bytes, key.hash, size, expiry, present -> {
                 boolean isReplaced = isPlaced.getPlain() && isWanted.test(present);
                 if (isReplaced) {
-                    behind.replaces(key);
+                    behind.begins(key);
                 }
                 return isReplaced;
             }, payload, (written, to) -> {
                 codec.writePayload(written, state, to);
                 isPlaced.setPlain(true);
-            }, old);
+            }, () -> behind.published(key, value == null), old);
             boolean isMade = outcome == Outcome.ADDED
                     || ((outcome == Outcome.REJECTED || !isPlaced.getPlain()) && putOnHeap(key, payload, state, expiry, isWanted, old));
             if (isMade) {
                 if (value != null) {
                     objects.count(key.hash, key.bytes.length, size);
-                } else if (outcome == Outcome.ADDED) {
-                    behind.removed();
                 }
-                behind.changed(key);
+                behind.changed();
             }
             return isMade;
         } finally {
@@ -63,11 +61,13 @@ final class UnwrittenChanges<K, V> {
             if (!isWanted.test(entry == 0 || store.isExpired(entry) ? 0 : entry)) {
                 return false;
             }
+            behind.begins(key);
+            // First: an unwritten change of the entry would be lost if the heap had no memory.
+            behind.take(key, state, payload, expiry);
             if (entry != 0) {
                 store.removeLocked(entry, key.hash);
                 old.accept(entry);
             }
-            behind.take(key, state, payload, expiry);
             return true;
         });
     }

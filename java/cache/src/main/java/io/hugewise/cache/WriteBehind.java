@@ -11,7 +11,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.atomic.LongAdder;
 import org.jspecify.annotations.Nullable;
 
 /// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order. The thread
@@ -38,7 +37,7 @@ final class WriteBehind<K, V> {
     private final UnwrittenKeys keys = new UnwrittenKeys();
     private final EvictedChanges evicted = new EvictedChanges();
     /// Entries that are removals.
-    private final LongAdder removals = new LongAdder();
+    private final AtomicLong removals = new AtomicLong();
     final Refusals refusals = new Refusals();
     /// Of the thread that writes, without those of the store.
     final Failures failures = new Failures();
@@ -90,16 +89,24 @@ final class WriteBehind<K, V> {
         return versions.incrementAndGet() << VERSION_SHIFT | (isRemoval ? REMOVAL : 0) | UNWRITTEN;
     }
 
-    /// Notes that an entry is being replaced. The caller holds the lock of its stripe.
-    void replaces(KeyBytes key) {
+    /// Notes that a change is being made. The caller holds the lock of the key's stripe until it is made, so the thread that
+    /// writes finds it; later, the heap could have no memory for the key.
+    void begins(KeyBytes key) {
+        keys.add(key.bytes, System.nanoTime());
+    }
+
+    /// Notes that the change has an entry. The caller holds the lock still.
+    void published(KeyBytes key, boolean isRemoval) {
+        if (isRemoval) {
+            removals.incrementAndGet();
+        }
         if (!evicted.isEmpty()) {
             evicted.remove(key);
         }
     }
 
     /// Notes that a change is complete.
-    void changed(KeyBytes key) {
-        keys.add(key.bytes, System.nanoTime());
+    void changed() {
         start();
         if (isCrowded()) {
             wake();
@@ -135,25 +142,21 @@ final class WriteBehind<K, V> {
         return change.payload();
     }
 
-    /// Notes that a removal has an entry.
-    void removed() {
-        removals.increment();
-    }
-
     /// Notes that an entry is being replaced or removed. The caller holds the lock of its stripe.
     void left(long entry) {
         if (isRemoval(entry)) {
-            removals.decrement();
+            removals.decrementAndGet();
         }
     }
 
     /// Number of values that have no entry, less that of entries that are removals.
     long entriesBeside() {
-        return evicted.values() - removals.sum();
+        return evicted.values() - removals.get();
     }
 
     /// Unwritten values that have no entry, by their keys' bytes.
     Map<KeyBytes, MemorySegment> evictedPayloads() {
+        store.clock.read();
         return evicted.payloads(change -> !Clock.isPast(change.expiry(), store.clock.now()));
     }
 

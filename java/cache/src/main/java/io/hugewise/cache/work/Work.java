@@ -19,6 +19,7 @@ public abstract class Work<R extends @Nullable Object> {
 
     /// Completed at its end.
     public final CompletableFuture<R> result = new CompletableFuture<>();
+    private volatile @Nullable Throwable failure;
     private final AtomicReference<@Nullable Thread> owner = new AtomicReference<>();
 
     /// Creates one that no thread has begun.
@@ -36,6 +37,30 @@ public abstract class Work<R extends @Nullable Object> {
         return Thread.currentThread().equals(owner.get());
     }
 
+    /// Ends it by an error, unless it has ended. This takes no memory of the heap: threads that wait for it go on.
+    ///
+    /// @param error the reason
+    @SuppressWarnings("NullAway") // The result is not read.
+    public final void fail(Throwable error) {
+        if (!result.isDone()) {
+            failure = error;
+            result.complete(null);
+        }
+    }
+
+    /// Returns its result after its end.
+    ///
+    /// @param ended what it was completed with
+    /// @return the same
+    /// @throws CompletionException if it failed, with the reason as its cause
+    protected final R checked(R ended) {
+        Throwable error = failure;
+        if (error != null) {
+            throw new CompletionException(error);
+        }
+        return ended;
+    }
+
     /// Waits for its end.
     ///
     /// @return its result
@@ -50,7 +75,7 @@ public abstract class Work<R extends @Nullable Object> {
             if (!circle.isEmpty() && circle.equals(waits(current))) {
                 throw new IllegalStateException("recursive work on a key: a function of a cache would wait for itself, by this thread or by others");
             }
-            return result.get();
+            return checked(result.get());
         } catch (InterruptedException error) {
             current.interrupt();
             throw new CompletionException("the thread was interrupted while it waited for the work of another one on the same key", error);
