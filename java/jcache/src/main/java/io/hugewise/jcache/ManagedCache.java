@@ -122,7 +122,7 @@ final class ManagedCache<K, V> extends KeyOperations<K, V> {
                 unwritten.forEach(entry -> skipped.add(entry.getKey()));
             }
             places.keySet().removeAll(skipped);
-            changeEach(places, events, state -> store(state, map.get(state.key)));
+            changeEach(places, events, state -> store(state, Objects.requireNonNull(map.get(state.key))));
             return failure;
         });
         finish(events, failed);
