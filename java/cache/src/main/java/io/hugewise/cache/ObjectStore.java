@@ -21,7 +21,6 @@ import org.jspecify.annotations.Nullable;
 final class ObjectStore<K, V> {
     /// The condition that a call without one has.
     static final LongPredicate ALWAYS = _ -> true;
-    private static final Runnable NOTHING = () -> {};
 
     final Store store;
     final EntryCodec<K, V> codec;
@@ -191,8 +190,8 @@ final class ObjectStore<K, V> {
         MemorySegment payload = codec.isSoon ? null : codec.payload(value);
         int size = Math.addExact(codec.header.size(), payload == null ? codec.size(value) : (int) payload.byteSize());
         Outcome outcome = payload == null
-                ? store.put(key, hash, size, expiry, isWanted, value, codec.writer, NOTHING, old)
-                : store.put(key, hash, size, expiry, isWanted, payload, codec.copier, NOTHING, old);
+                ? store.put(key, hash, size, expiry, isWanted, value, codec.writer, ObjectStore::nothing, old)
+                : store.put(key, hash, size, expiry, isWanted, payload, codec.copier, ObjectStore::nothing, old);
         if (outcome == Outcome.ADDED) {
             count(hash, key.length, size);
         }
@@ -204,6 +203,8 @@ final class ObjectStore<K, V> {
         int time = expiry == null ? expiryAfterWrite(key, value, bytes) : expiry;
         return pending.write(bytes, isWanted, turn -> put(bytes.bytes, bytes.hash, value, time, turn, old) != Outcome.UNWANTED);
     }
+
+    private static void nothing() {}
 
     void count(long hash, int keySize, int valueSize) {
         puts.increment();

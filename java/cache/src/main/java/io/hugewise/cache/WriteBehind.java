@@ -1,6 +1,7 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.EvictedChanges.Evicted;
+import io.hugewise.cache.work.Work;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
@@ -48,6 +49,8 @@ final class WriteBehind<K, V> {
     private final Batches<K, V> batches;
     /// The thread that writes, if there is one.
     private volatile @Nullable Thread thread;
+    /// Its work.
+    private volatile Writing writing = new Writing();
     /// Of the thread that has built the cache: it is that of the store.
     private final @Nullable ClassLoader classLoader = Thread.currentThread().getContextClassLoader();
     private volatile boolean isClosing;
@@ -64,6 +67,9 @@ final class WriteBehind<K, V> {
         this.codec = codec;
         this.batches = new Batches<>(options, store, codec, evicted, refusals, this);
     }
+
+    /// The work of a thread that writes, as long as there is one.
+    private static final class Writing extends Work<@Nullable Void> {}
 
     // --- Changes -----------------------------------------------------------------------------------
 
@@ -209,11 +215,16 @@ final class WriteBehind<K, V> {
         if (millis <= 0) {
             throw new UnwrittenException(message + ": the store is failing or too slow", batches.failure);
         }
+        // The store may wait for a change that the calling thread makes.
+        Writing waited = writing;
+        waited.beginWait();
         try {
             monitor.wait(Math.min(millis, LONGEST_SLEEP_MILLIS));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new UnwrittenException(message + ": the thread was interrupted", error);
+        } finally {
+            waited.endWait();
         }
     }
 
@@ -292,6 +303,7 @@ final class WriteBehind<K, V> {
         try {
             Thread started = Thread.ofPlatform().daemon().name("hugewise-cache-writer").unstarted(this::run);
             started.setContextClassLoader(classLoader);
+            writing = new Writing();
             thread = started;
             started.start();
         } catch (Throwable error) {
@@ -302,6 +314,7 @@ final class WriteBehind<K, V> {
     }
 
     private void run() {
+        writing.tryOwn();
         while (!hasEnded()) {
             try {
                 writeNext();

@@ -68,13 +68,8 @@ public abstract class Work<R extends @Nullable Object> {
     /// @throws IllegalStateException if its thread waits for the calling one
     public final R await() {
         Thread current = Thread.currentThread();
-        WAITS.put(current, this);
+        beginWait();
         try {
-            // Of threads that wait for each other, the last one sees it.
-            List<Work<?>> circle = waits(current);
-            if (!circle.isEmpty() && circle.equals(waits(current))) {
-                throw new IllegalStateException("recursive work on a key: a function of a cache would wait for itself, by this thread or by others");
-            }
             return checked(result.get());
         } catch (InterruptedException error) {
             current.interrupt();
@@ -82,8 +77,27 @@ public abstract class Work<R extends @Nullable Object> {
         } catch (ExecutionException error) {
             throw new CompletionException(error.getCause());
         } finally {
-            WAITS.remove(current);
+            endWait();
         }
+    }
+
+    /// Notes that the calling thread waits for its owner, until [#endWait].
+    ///
+    /// @throws IllegalStateException if its owner waits for the calling thread, which does not wait then
+    public final void beginWait() {
+        Thread current = Thread.currentThread();
+        WAITS.put(current, this);
+        // Of threads that wait for each other, the last one sees it.
+        List<Work<?>> circle = waits(current);
+        if (!circle.isEmpty() && circle.equals(waits(current))) {
+            endWait();
+            throw new IllegalStateException("recursive work on a key: a function of a cache would wait for itself, by this thread or by others");
+        }
+    }
+
+    /// Notes that the calling thread does not wait any more.
+    public final void endWait() {
+        WAITS.remove(Thread.currentThread());
     }
 
     /// The works that wait for each other up to one of a thread; empty if there is none. Of two equal answers, all works
