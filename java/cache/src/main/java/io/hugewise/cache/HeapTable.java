@@ -133,7 +133,18 @@ final class HeapTable<V> {
         if (node.weight > maximumWeight) {
             return;
         }
+        boolean isAdded = false;
         weight.addAndGet(node.weight);
+        try {
+            isAdded = tryAdd(node);
+        } finally {
+            if (!isAdded) {
+                weight.addAndGet(-node.weight);
+            }
+        }
+    }
+
+    private boolean tryAdd(Node<V> node) {
         boolean hasRoom = true;
         for (long seed = node.hash; hasRoom && weight.get() > maximumWeight; seed = seed * MULTIPLIER + 1) {
             Node<V> victim = leastUsed((int) (seed >>> 32));
@@ -148,9 +159,7 @@ final class HeapTable<V> {
             grow(slots / WAYS);
         }
         synchronized (lock(node.hash)) {
-            if (!hasRoom || !isPut(node)) {
-                weight.addAndGet(-node.weight);
-            }
+            return hasRoom && isPut(node);
         }
     }
 

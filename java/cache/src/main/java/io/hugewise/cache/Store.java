@@ -292,7 +292,7 @@ final class Store {
 
     /// Removes an entry.
     ///
-    /// @param isWanted is called with the address of the present entry while no other thread changes it
+    /// @param isWanted is called with the address of the present entry, or 0, while no other thread changes it
     /// @param old is called with the address of the removed entry
     /// @return whether it was removed
     boolean remove(byte[] key, long hash, LongPredicate isWanted, LongConsumer old) {
@@ -304,7 +304,7 @@ final class Store {
             try {
                 present = index.present(key, hash);
                 boolean isThere = present != 0 && !isExpired(present);
-                if (!isThere || !isWanted.test(present)) {
+                if (!isWanted.test(isThere ? present : 0) || !isThere) {
                     return false;
                 }
                 leaving.leaving(present, hash);
