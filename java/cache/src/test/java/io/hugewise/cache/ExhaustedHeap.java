@@ -84,7 +84,7 @@ final class ExhaustedHeap {
             case 4 -> check(key, cache.getIfPresent(key));
             case 5 -> check(key, cache.get(key, of -> value(rows.get(of))));
             case 6 -> check(key, cache.getAll(List.of(key), _ -> Map.of(key, value(rows.get(key)))).get(key));
-            default -> cache.asMap().keySet().iterator().next();
+            default -> cache.asMap().keySet().iterator().hasNext();
         }
     }
 
