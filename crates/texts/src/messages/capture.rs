@@ -35,6 +35,9 @@ pub struct Capture {
     /// Memory of the machine.
     pub memory: Option<Bytes>,
     pub available: Option<Bytes>,
+    /// Base pages of the machine, and the size of one in KiB.
+    pages: Option<u64>,
+    base_kib: Option<u64>,
     pub commit_limit: Option<Bytes>,
     pub committed: Option<Bytes>,
     /// `vm.overcommit_memory`.
@@ -86,7 +89,7 @@ const NAMES: &str = concat!(
     r"HugePages_(?:Total|Free|Rsvd):|Hugepagesize:|MemTotal:|MemAvailable:|CommitLimit:|Committed_AS:",
     r"|overcommit_memory|max_map_count|Total number of mappings: |transparent_hugepage/(?:shmem_)?enabled",
     r"|THP mode: |Large Page Support: |UseLargePages=|memory req_addr|pages\. req_addr|memory\. req_addr|UseLargePages disabled",
-    r"|Command Line: |jvm_args: |VM Arguments: |CommandLine flags: |siginfo: |rlimit: |JRE version: |VM (?:Temurin-)?\(|# V  \[|# C  \[",
+    r"|Command Line: |jvm_args: |VM Arguments: |CommandLine flags: |siginfo: |rlimit: |JRE version: |VM (?:Temurin-)?\(|[VC]  \[\w|Node \d+ \w+: \d+\*",
     r"|uname: ?Linux |Linux version |_BOOT_ID|boot_id|_HOSTNAME|constraint=CONSTRAINT_|Killed process |hugetlb\.\w+\.max",
     r"|hugepages-\w+: |huge_pages ?= ?(?:on|try|off)|pages RAM|kernel: ",
 );
@@ -118,14 +121,15 @@ const FACTS: &[(&str, fn(&mut Capture, &str))] = &[
     (r"^rlimit: .*\bAS (\d+)k", |it, value| first(&mut it.address_space, kib(value))),
     (r"JRE version: .*?\((?:build )?(?:1\.)?(\d+)", |it, value| first(&mut it.jdk, value.parse().ok())),
     (r"Server VM (?:Temurin-|\((?:build )?)(?:1\.)?(\d+)", |it, value| first(&mut it.jdk, value.parse().ok())),
-    (r"^# [VC]  \[[^\]]*\] *(\S.*)", |it, value| first(&mut it.frame, Some(value.to_owned()))),
+    (r"^\W*[VC]  (\[[\w.-]+\+0x.*)", |it, value| first(&mut it.frame, Some(value.to_owned()))),
     (r"(?:uname: ?Linux|Linux version) (\d+\.\d+\S*)", |it, value| first(&mut it.kernel, Some(value.to_owned()))),
     (r#"(?:_BOOT_ID|boot_id)"?[=: "]+([0-9a-f-]{32,36})"#, |it, value| first(&mut it.boot_id, Some(value.replace('-', "")))),
     (r#"_HOSTNAME"?[=: "]+([\w.-]+)"#, |it, value| first(&mut it.host, Some(value.to_owned()))),
     (r"^(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,+-]+Z?) ([\w.-]+) kernel: ", |it, value| first(&mut it.host, Some(value.to_owned()))),
     (r"constraint=CONSTRAINT_(\w+)", |it, value| first(&mut it.constraint, Some(value.to_owned()))),
     (r"Killed process .*anon-rss:(\d+)kB", |it, value| first(&mut it.killed, kib(value))),
-    (r"(\d+) pages RAM", |it, value| first(&mut it.memory, value.parse::<u64>().ok().and_then(|pages| kib_of(pages.checked_mul(4)?)))),
+    (r"(\d+) pages RAM", |it, value| first(&mut it.pages, value.parse().ok())),
+    (r"^.*?Node \d+ \w+: \d+\*(\d+)kB ", |it, value| first(&mut it.base_kib, value.parse().ok())),
     (r"\bhugetlb\.\w+?B\.max\b[: =]+(\d+|max)\b", |it, value| first(&mut it.hugetlb_limit, match value {
         "max" => Some(None),
         bytes => bytes.parse().ok().map(|bytes| Some(Bytes(bytes))),
@@ -205,6 +209,11 @@ impl Capture {
     fn request(&mut self, requested: Requested) {
         self.disagrees |= self.requested.is_some_and(|other| other != requested);
         self.requested = (!self.disagrees).then_some(requested);
+    }
+
+    /// Memory of the machine: as the text names it, or by its base pages.
+    pub fn all_memory(&self) -> Option<Bytes> {
+        self.memory.or_else(|| kib_of(self.pages?.checked_mul(self.base_kib?)?))
     }
 
     /// The facts of the text, completed by those of its machine.
@@ -310,6 +319,8 @@ Command Line: -Xmx1g -XX:+UseLargePages a.jar
 siginfo: si_signo: 7 (SIGBUS), si_code: 2 (BUS_ADRERR), si_addr: 0x00007f1060001000
 rlimit: STACK 8192k, CORE 0k, AS 4194304k, MEMLOCK 64k
 7f1060000000-7f1060200000 rw-s 00000000 00:10 77 /anon_hugepage (deleted)
+[1.0] Node 0 Normal: 3011*4kB (UME) 204*8kB (UME) = 13852kB
+[1.0] 8388608 pages RAM
 [1.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)
 [1.2] Out of memory: Killed process 30211 (batch) total-vm:5210116kB, anon-rss:4011408kB
 hugetlb.2MB.max: 0
@@ -317,6 +328,8 @@ hugetlb.2MB.max: 0
 huge_pages = try
 [0.002s][info][gc,init] Large Page Support: Enabled (Explicit)
 ");
+        let by_pages = Capture { memory: None, ..capture.clone() };
+        assert_eq!(by_pages.all_memory(), Some(Bytes(32 << 30)));
         let text = |word: &str| Some(word.to_owned());
         assert_eq!(capture.pool(), text("1024 pages of 2MiB, 1000 free, 978 reserved"));
         assert_eq!((capture.thp, capture.shmem_thp), (text("madvise"), text("never")));
@@ -335,6 +348,6 @@ huge_pages = try
         );
         assert_eq!((capture.huge_pages, capture.address_space), (text("try"), kib("4194304")));
         assert_eq!((capture.commit_limit, capture.committed), (kib("1346904"), kib("1902204")));
-        assert!(capture.frame.is_some_and(|frame| frame.starts_with("CodeHeap::")));
+        assert!(capture.frame.is_some_and(|frame| frame.contains("CodeHeap::")));
     }
 }

@@ -41,7 +41,7 @@ fn out_of_memory(free: u64, constraint: &str) -> String {
     format!(
         "[1.1] w invoked oom-killer: gfp_mask=0x140cca, order=0\n\
          [1.2] Node 0 hugepages_total=6144 hugepages_free={free} hugepages_surp=0 hugepages_size=2048kB\n\
-         [1.3] 8388607 pages RAM\n[1.4] oom-kill:constraint=CONSTRAINT_{constraint},nodemask=(null)\n\
+         [1.3] Node 0 Normal: 11*4kB (U) 2*8kB (U) = 60kB\n[1.3] 8388607 pages RAM\n[1.4] oom-kill:constraint=CONSTRAINT_{constraint},nodemask=(null)\n\
          [1.5] Out of memory: Killed process 30211 (batch) total-vm:5210116kB, anon-rss:4011408kB\n"
     )
 }
@@ -232,6 +232,58 @@ fn readings_of_another_machine_are_foreign() -> io::Result<()> {
         let evidence = explained[0].evidence.join("\n");
         assert_eq!(evidence.contains("foreign"), !is_same, "{evidence}");
         assert_eq!(explained[0].detail.contains("may not use them"), is_same, "{}", explained[0].detail);
+    }
+    Ok(())
+}
+
+/// Texts of public reports, with other values: what is said of each, and what is not.
+#[test]
+fn texts_of_public_reports_have_true_answers() -> io::Result<()> {
+    let head = "# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGBUS (0x7) at pc=0x00007fddde028882, \
+                pid=10356, tid=0x00007fdde10c5700\n#\n# JRE version: OpenJDK Runtime Environment (8.0_212-b04) (build \
+                1.8.0_212-b04)\n# Problematic frame:\n";
+    let crash = |frame: &str| format!("{head}# {frame}\n");
+    let quorum = "[44178.1] sh invoked oom-killer: gfp_mask=0x140dca, order=0\n[44178.9] Node 0 hugepages_total=0 \
+                  hugepages_free=0 hugepages_surp=0 hugepages_size=262144kB\n[44178.9] 2095568 pages RAM\n";
+    for (text, said, never) in [
+        (crash("C  [libzip.so+0x11a32]  newEntry+0x62"), "a jar or zip file", "control group"),
+        (crash("V  [libjvm.so+0x96874b]  PerfMemory::alloc(unsigned long)+0x7b"), "hsperfdata", "control group"),
+        (crash("C  [libc.so.6+0x840fa]"), "causes are possible", "requested pages of a pool"),
+        (head.replace("0x7)", "0xa)") + "# C  [libzip.dylib+0x2e92]  newEntry+0x154\n", "not of Linux", "control group"),
+        (quorum.to_owned(), "no pages are in this pool", "Memory ran out"),
+        (
+            "EAL: Couldn't get fd on hugepage file".to_owned(),
+            "could not get more memory while it runs",
+            "It did not start.",
+        ),
+        (
+            "terminate called after throwing an instance of 'std::system_error' what():  hugepage_allocator could not allocate \
+             hugepages: Cannot allocate memory"
+                .to_owned(),
+            "not known here",
+            "continues on base pages",
+        ),
+        (
+            "{\"component\":\"virt-launcher\",\"msg\":\"internal error: qemu unexpectedly closed the monitor: qemu-kvm: unable to \
+             map backing store for guest RAM: Cannot allocate memory\"}"
+                .to_owned(),
+            "the guest did not start",
+            "-XX:",
+        ),
+        (
+            "I detected a non zero amount of anonymous huge pages used by your process. This creates very serious latency events \
+             in different conditions, especially when Redis is persisting on disk. To disable THP support use the command"
+                .to_owned(),
+            "another THP mode",
+            "pool is too small",
+        ),
+        ("14:41:05 error default: Failed to open /proc/sys/vm/nr_hugepages".to_owned(), "not known here", "pool is too small"),
+        ("libhugetlbfs: INFO: Found pagesize 2048 kB".to_owned(), "not known here", "could not place memory"),
+        ("Log: Prefer using hugepage allocation.".to_owned(), "not known here", "pool is too small"),
+    ] {
+        let one = first(&text)?;
+        let all = format!("{} {:?} {:?}", one.detail, one.actions, one.question);
+        assert!(all.contains(said) && !all.contains(never), "{text}\n{all}");
     }
     Ok(())
 }

@@ -40,8 +40,18 @@ impl Explainer<'_> {
             }
             _ => {}
         }
+        // The number of the signal on macOS and the BSDs.
+        if self.found.text.contains("SIGBUS (0xa)") {
+            return Answer::certain(
+                "The number of the signal (0xa) is not of Linux: pools of huge pages are not the cause. A mapped file was \
+                 truncated or replaced, or its file system is full.",
+                Action::new("Compare the files that the problematic frame reads, and the free space of /tmp"),
+            );
+        }
         let pool = facts.pool().unwrap_or_default();
         let file = facts.faulted_file.as_deref();
+        let read = facts.frame.as_deref().and_then(file_of_frame);
+        let in_frame = "the problematic frame is one that reads a mapped file";
         let of_file = file.filter(|file| !file.is_empty() && !is_of_pool(file));
         let no_flag = facts.requested_pool() == Some(false);
         let in_file = format!("the address lies in the mapped file {}", of_file.unwrap_or_default());
@@ -55,6 +65,7 @@ impl Explainer<'_> {
             self.request_or_switch_off(),
         )
         .unless(of_file.is_some(), &in_file)
+        .unless(read.is_some(), in_frame)
         .unless(no_flag, flag_fact)
         .unless(facts.hugetlb_limit == Some(None), "the control group has no limit on hugetlb pages")
         .unless(facts.total.is_some_and(|total| total.0 == 0), "the machine has no pool")
@@ -68,6 +79,7 @@ impl Explainer<'_> {
             .by("sudo hugewise apply -- COMMAND"),
         )
         .unless(of_file.is_some(), &in_file)
+        .unless(read.is_some(), in_frame)
         .unless(no_flag, flag_fact)
         .unless(facts.free.is_some_and(|free| free.0 > 0), format!("pages of the pool are free ({pool})"))
         .unless(facts.total.is_some_and(|total| total.0 == 0), "the machine has no pool")
@@ -75,9 +87,9 @@ impl Explainer<'_> {
             matches!(facts.hugetlb_limit, Some(Some(Bytes(0)))),
             "the limit of the control group on hugetlb pages is 0",
         );
-        let named = of_file.unwrap_or("that it maps");
+        let named = of_file.or(read).unwrap_or("that it maps");
         let truncated = Candidate::new(
-            match of_file {
+            match of_file.or(read) {
                 Some(file) => format!(
                     "the address lies in the mapped file {file}: the file was truncated, or its file system is full; huge pages \
                      are not the cause"
@@ -279,6 +291,16 @@ impl Explainer<'_> {
 /// Whether a mapped file is one of hugetlbfs or of anonymous pages of a pool.
 fn is_of_pool(file: &str) -> bool {
     file.contains("huge")
+}
+
+/// The file that a function of the JVM reads through a mapping.
+fn file_of_frame(frame: &str) -> Option<&'static str> {
+    if frame.contains("PerfMemory") || frame.contains("PerfData") || frame.contains("PerfLong") {
+        return Some("of the JVM's counters, /tmp/hsperfdata_USER/PID");
+    }
+    frame
+        .contains("libzip")
+        .then_some("that is read, a jar or zip file that was replaced while it was in use")
 }
 
 /// Whether the fault is at the beginning of a huge page.

@@ -24,7 +24,7 @@ impl Explainer<'_> {
         let held = size.map(|size| format!(" ({})", held_by(size, total))).unwrap_or_default();
         let idle = size.map(|size| held_by(size, free)).unwrap_or_default();
         let idle_text = if idle > Bytes::ZERO { format!(" ({idle})") } else { String::new() };
-        let small = facts.memory.is_some_and(|memory| idle.0 < memory.0 / IDLE_SHARE)
+        let small = facts.all_memory().is_some_and(|memory| idle.0 < memory.0 / IDLE_SHARE)
             && facts.killed.is_none_or(|killed| idle < killed);
         let state = format!("{free} of {total} pages are free");
         if facts.constraint.as_deref() == Some("MEMCG") {

@@ -13,7 +13,8 @@ pub(super) const WORDINGS: &[Wording] = &[
     row(ProgramPool, Harm::Stopped, "DPDK",
         r"EAL: .*(?i:hugepage|hugetlbfs|huge page|memory on socket|Not enough memory|Cannot init memory)",
         "EAL: FATAL: Cannot get hugepage information.",
-        "DPDK found no usable pool: no free page, no hugetlbfs mount of that size, or no right to its folder. It did not start.",
+        "DPDK found no usable page: none is free, no hugetlbfs of that size is mounted, or it has no right to its folder. It did \
+         not start, or could not get more memory while it runs.",
         "Grow the pool, mount hugetlbfs with pagesize=, remove files that a killed program left there; --in-memory needs no mount"),
     row(ProgramPool, Harm::Stopped, "SPDK",
         r"requested \d+ hugepages but only (?<got>\d+) could be allocated",
