@@ -192,7 +192,7 @@ fn what_was_not_read_is_counted() -> TestResult {
     let ran = explain(&[&log.display().to_string()])?;
     assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stdout));
     let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("1 line could not be read in whole"), "{said}");
+    assert!(said.contains("1 line could not be read in whole: too long"), "{said}");
     Ok(())
 }
 
@@ -263,7 +263,7 @@ fn a_heap_without_a_pool_is_one_cause_with_the_pages_and_the_thp_alternative() -
         assert!(said.contains(part), "no {part}: {said}");
     }
     assert_eq!(said.matches("EVIDENCE foreign").count(), 1, "one evidence for all: {said}");
-    // Out of memory on base pages: not told as a pool.
+    // Out of memory on base pages: the pool is not the cause.
     let ran = explain(&["--text", "[0.031s][error][gc] Failed to commit memory (Cannot allocate memory)"])?;
     assert_eq!(ran.status.code(), Some(1));
     assert!(!text(&ran.stdout).contains("hugewise apply -- COMMAND"), "{}", text(&ran.stdout));
@@ -308,5 +308,32 @@ fn a_region_that_did_not_fit_is_no_crash_to_come() -> TestResult {
     for part in ["maps each region whole", "Direct buffers and malloc never take pages of the pool"] {
         assert!(said.contains(part), "no {part}: {said}");
     }
+    Ok(())
+}
+
+/// A packed log without its end is explained as far as it goes, and binary lines are counted: both say so.
+#[test]
+fn a_truncated_and_a_binary_log_are_read_as_far_as_they_go() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("log.gz");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    gzip.write_all(b"started\nHugeTLB: registered 2.00 MiB page size, pre-allocated 0 pages\n")?;
+    gzip.write_all(&[b"[1.0s] a line of a log\n".repeat(20_000)].concat())?;
+    let packed = gzip.finish()?;
+    fs::write(&log, &packed[..packed.len() / 2])?;
+    let ran = explain(&[&log.display().to_string()])?;
+    let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("the compressed file is truncated") && said.contains("1 of them about huge pages"),
+        "{said}"
+    );
+
+    let noise: Vec<u8> = (0..40_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8 | 0x80).collect();
+    fs::write(&log, [b"started\n".as_slice(), &noise, b"\nended\n"].concat())?;
+    let ran = explain(&[&log.display().to_string()])?;
+    let said = text(&ran.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(said.contains("neither UTF-8 nor UTF-16"), "{said}");
     Ok(())
 }

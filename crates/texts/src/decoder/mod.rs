@@ -19,27 +19,27 @@ pub use stream::{HEAD_BYTES, Text, open, text};
 pub use undresser::Undresser;
 
 /// Calls `line` for every line of a stream that is not compressed: as it is, the plain lines in it, and whether it was
-/// cut. Returns what was taken off.
+/// cut. Returns what was taken off, and the error that ended the stream before its end.
 pub fn each_line(
     input: impl Read,
     mut line: impl FnMut(&[u8], &[Vec<u8>], bool),
-) -> io::Result<BTreeSet<Layer>> {
+) -> io::Result<(BTreeSet<Layer>, Option<io::Error>)> {
     let text = text(input)?;
     let mut undresser = Undresser::default();
     undresser.begin(&text.head);
     undresser.note(&text.layers);
     let mut plain: Vec<Vec<u8>> = Vec::new();
-    lines::each(text, |raw, cut| {
+    let ended = lines::each(text, |raw, cut| {
         plain.clear();
         undresser.line(raw, &mut |inside: &[u8]| plain.push(inside.to_vec()));
         line(raw, &plain, cut);
-    })?;
+    });
     plain.clear();
     undresser.finish(&mut |inside: &[u8]| plain.push(inside.to_vec()));
     if !plain.is_empty() {
         line(b"", &plain, false);
     }
-    Ok(undresser.layers)
+    Ok((undresser.layers, ended.err()))
 }
 
 /// What was taken off.

@@ -47,8 +47,12 @@ pub struct ScannedLog {
     pub left_out: u64,
     /// Lines about huge pages, known or not.
     pub about_huge_pages: u64,
-    /// Lines of which a part was not read: cut, or binary.
-    pub unread: u64,
+    /// Lines that were cut, as they are too long.
+    pub cut: u64,
+    /// Lines that are no text in UTF-8 or UTF-16.
+    pub binary: u64,
+    /// Why the log was not read to its end; `None` if it was.
+    pub ended_early: Option<String>,
     /// What was taken off the lines.
     pub layers: BTreeSet<Layer>,
     /// Facts in the log, for each report in it.
@@ -86,11 +90,32 @@ impl ScannedLog {
     }
 }
 
-/// Reads a log to its end; bytes that are not UTF-8 are replaced.
+/// Reads a log to its end, or to an error behind its first line; bytes that are not UTF-8 are replaced.
 pub fn scan(log: impl Read) -> io::Result<ScannedLog> {
     let mut scan = Scan::default();
-    scan.log.layers = decoder::each_line(log, |line, plain, cut| scan.line(line, plain, cut))?;
+    let (layers, error) = decoder::each_line(log, |line, plain, cut| scan.line(line, plain, cut))?;
+    scan.log.layers = layers;
+    match error {
+        Some(error) if scan.log.lines == 0 => return Err(error),
+        Some(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            scan.log.ended_early = Some("the compressed file is truncated".to_owned());
+        }
+        Some(error) => scan.log.ended_early = Some(error.to_string()),
+        None => {}
+    }
     Ok(scan.log)
+}
+
+/// Whether at least an eighth of a text is no text: replaced bytes, or control characters.
+fn is_binary(text: &str) -> bool {
+    let is_foreign =
+        |letter: &char| *letter == char::REPLACEMENT_CHARACTER || (letter.is_control() && *letter != '\t');
+    let (mut foreign, mut all) = (0, 0);
+    for letter in text.chars() {
+        all += 1;
+        foreign += usize::from(is_foreign(&letter));
+    }
+    foreign * 8 > all
 }
 
 #[derive(Default)]
@@ -104,13 +129,16 @@ impl Scan {
     /// Reads the plain lines of a line, or the line itself if they have no message.
     fn line(&mut self, line: &[u8], plain: &[Vec<u8>], cut: bool) {
         self.log.lines += u64::from(!line.is_empty() || plain.is_empty());
-        self.log.unread += u64::from(cut);
+        self.log.cut += u64::from(cut);
         let mut found = false;
         for text in plain {
             found |= self.text(text);
         }
         if !found && plain.iter().all(|text| text != line) {
-            self.text(line);
+            found = self.text(line);
+        }
+        if !found && !cut && (plain.iter().any(|text| is_binary(&String::from_utf8_lossy(text)))) {
+            self.log.binary += 1;
         }
     }
 

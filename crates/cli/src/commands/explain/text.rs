@@ -26,6 +26,8 @@ pub struct ExplainReport {
     about_huge_pages: u64,
     /// Number of lines of which a part could not be read.
     unread_lines: u64,
+    /// Why lines, or the end of the log, could not be read.
+    unread_reasons: Vec<String>,
     /// What was taken off the lines before they were read, such as `JSON`.
     decoded: Vec<&'static str>,
 }
@@ -38,7 +40,8 @@ impl ExplainReport {
             messages,
             left_out: scanned.left_out,
             about_huge_pages: scanned.about_huge_pages,
-            unread_lines: scanned.unread,
+            unread_lines: scanned.cut + scanned.binary,
+            unread_reasons: unread(scanned),
             decoded: scanned.layers.iter().map(|layer| layer.name()).collect(),
         }
     }
@@ -51,8 +54,23 @@ impl ExplainReport {
 
     /// Whether a part of the log was not read.
     pub fn is_incomplete(&self) -> bool {
-        self.unread_lines > 0
+        !self.unread_reasons.is_empty()
     }
+}
+
+fn unread(scanned: &ScannedLog) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if scanned.cut > 0 {
+        reasons.push(format!("{} could not be read in whole: too long", counted(scanned.cut, "line")));
+    }
+    if scanned.binary > 0 {
+        let lines = counted(scanned.binary, "line");
+        reasons.push(format!("{lines} could not be read: binary, or text that is neither UTF-8 nor UTF-16"));
+    }
+    reasons.extend(
+        scanned.ended_early.iter().map(|why| format!("only the part before its end was read: {why}")),
+    );
+    reasons
 }
 
 /// Largest number of lines shown that are about huge pages and not known.
@@ -94,8 +112,8 @@ fn counts(report: &ExplainReport) -> String {
         counted(report.lines, "line"),
         report.about_huge_pages
     );
-    if report.unread_lines > 0 {
-        said += &format!("; {} could not be read in whole", counted(report.unread_lines, "line"));
+    for reason in &report.unread_reasons {
+        said += &format!("; {}", plain(reason));
     }
     if !report.decoded.is_empty() {
         said += &format!("; taken off: {}", report.decoded.join(", "));
