@@ -224,11 +224,14 @@ pub fn accounting(totals: &Totals) -> Vec<String> {
     [Wait::Compaction, Wait::Reclaim].into_iter().filter_map(reported).collect()
 }
 
+const FRAGMENTED_WARNING: &str = "; verify it on a test machine: --fragmented takes all of its memory";
+
 /// The change, with its commands as lines for a shell.
 pub fn action(change: &ProposedChange) -> Action {
     let line = |words: &Vec<String>| shell::line(words);
+    let takes_all = change.proof.as_ref().is_some_and(|words| words.iter().any(|word| word == "--fragmented"));
     Action {
-        change: sentence(change.what).to_owned(),
+        change: sentence(change.what).to_owned() + if takes_all { FRAGMENTED_WARNING } else { "" },
         command: change.command.as_ref().map(line),
         verify: change.proof.as_ref().map(line),
     }
