@@ -4,19 +4,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    at_boot::{self, BootSetting},
     cgroup::{self, CgroupLimits},
     cpu::pmu::{self, Pmu},
     hugepages::{
         base_page,
         contiguity::{self, Contiguity, Scan},
+        pool_use::{self, PoolUse},
         pools::{self, Pool},
         thp::{self, Thp},
     },
     proc::{
         limits::{self, Limits},
         meminfo::{self, Meminfo},
+        overcommit::{self, Overcommit},
+        vmstat::VmStat,
     },
-    reading::Reading,
+    reading::{Reading, Reason},
     root::Root,
     units::PageSize,
 };
@@ -34,8 +38,16 @@ pub struct Facts {
     pub base_page: Reading<PageSize>,
     /// Memory of the whole machine.
     pub meminfo: Meminfo,
+    /// Whether the kernel limits the memory that programs commit.
+    pub overcommit: Overcommit,
+    /// `compact_stall`: direct compactions since boot, in which a program waited for contiguous memory.
+    pub direct_compactions: Reading<u64>,
     /// The hugetlb pools, of the machine and of each NUMA node.
     pub pools: Reading<Vec<Pool>>,
+    /// Users of the pools; empty if no page is in use.
+    pub pool_use: PoolUse,
+    /// Settings of huge pages that services, configuration files and the kernel's command line make at boot.
+    pub at_boot: Vec<BootSetting>,
     /// The THP settings.
     pub thp: Thp,
     /// Available huge pages by size.
@@ -69,6 +81,16 @@ impl Facts {
         Facts {
             kernel: root.value(OSRELEASE, "a release").into(),
             limits: limits::read(root),
+            overcommit: overcommit::read(root),
+            direct_compactions: VmStat::read(root)
+                .map_err(Reason::from)
+                .and_then(|stat| {
+                    stat.get("compact_stall")
+                        .ok_or(Reason::new("this kernel does not count direct compactions"))
+                })
+                .into(),
+            pool_use: pool_use::read(root, pools.known().map_or(&[], Vec::as_slice)),
+            at_boot: at_boot::read(root),
             pmu: pmu::read(root),
             base_page,
             meminfo,

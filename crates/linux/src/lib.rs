@@ -5,6 +5,7 @@
 //! setting is written here.
 
 pub mod action;
+pub mod at_boot;
 pub mod bounded_run;
 pub mod c_library;
 pub mod capture;

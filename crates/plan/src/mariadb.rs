@@ -131,7 +131,7 @@ fn decide(
 ) -> Plan {
     let Readings { settings, user, .. } = readings;
     let options: Vec<String> = if settings.large_pages { Vec::new() } else { vec![OPTION.to_owned()] };
-    let mut notes = planner::unknown_limits(&pools, facts);
+    let mut notes = planner::limits(&pools, facts);
     if !readings.complaints.is_empty() {
         notes.push(format!(
             "mariadbd, queried without its plugins, reports: {}",

@@ -9,7 +9,7 @@ use hugewise_jvm::{
 };
 use hugewise_linux::{
     facts::Facts,
-    hugepages::{backing::Backing, page_sizes::PageSizes},
+    hugepages::{backing::Backing, page_sizes::PageSizes, pool_use::PoolFile},
     reading::Reading,
     rehearsal::SimulatedPools,
     units::{Bytes, PageSize, Pages},
@@ -83,7 +83,7 @@ pub fn plan(
 
     let mut notes: Vec<String> = contradictions(&effective).iter().map(reported).collect();
     notes.extend(effective.notes.iter().cloned());
-    notes.extend(unknown_limits(&pools, facts));
+    notes.extend(limits(&pools, facts));
     let left_out = effective.left_out();
     if !left_out.is_empty() {
         notes.push(format!(
@@ -187,8 +187,9 @@ pub(crate) fn checked_node(node: Option<u32>, facts: &Facts) -> Result<Option<u3
     }
 }
 
-/// Notes on limits of control groups that could not be read.
-pub(crate) fn unknown_limits(pools: &[PoolPlan], facts: &Facts) -> Vec<String> {
+/// Notes on limits of control groups that could not be read, on the memory that programs may commit, and on files that
+/// hold pages of the pools.
+pub(crate) fn limits(pools: &[PoolPlan], facts: &Facts) -> Vec<String> {
     let mut notes = Vec::new();
     // Without this reading a limit may still prevent the page faults.
     let limits = facts.cgroup.hugetlb.iter();
@@ -196,6 +197,16 @@ pub(crate) fn unknown_limits(pools: &[PoolPlan], facts: &Facts) -> Vec<String> {
     let mut readings = limits.flat_map(|limits| [&limits.touch, &limits.reserve]);
     if let Some(reason) = readings.find_map(Reading::reason) {
         notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
+    }
+    notes.extend(pools.iter().filter_map(|pool| {
+        facts.overcommit.words_after(&facts.meminfo, pool.pages_to_add, pool.page_size_bytes)
+    }));
+    let is_planned = |file: &&PoolFile| pools.iter().any(|pool| pool.page_size_bytes == file.page_size_bytes);
+    let left: Bytes = facts.pool_use.left_files().filter(is_planned).map(|file| file.bytes).sum();
+    if left > Bytes::ZERO {
+        notes.push(format!(
+            "files on hugetlbfs that no process maps hold {left} of the pools: hugewise check names them"
+        ));
     }
     let limit = facts.cgroup.memory.known().and_then(Option::as_ref);
     if let Some(reason) = facts.cgroup.memory.reason().or(limit.and_then(|limit| limit.left.reason())) {

@@ -122,7 +122,7 @@ fn decide(
     };
     let start = start.by(shell::line(&changed)).verified_by("hugewise inspect PID");
     let smaller = "use smaller shared_buffers";
-    let mut notes = planner::unknown_limits(&pools, facts);
+    let mut notes = planner::limits(&pools, facts);
     notes.extend(running.map(|server| {
         format!(
             "this server runs as process {}: the plan counts the size of its shared memory, and its pages as \

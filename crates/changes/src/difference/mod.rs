@@ -6,7 +6,7 @@ mod tests;
 
 use hugewise_linux::{
     hugepages::pools::{self, Pool},
-    proc::meminfo,
+    proc::{meminfo, overcommit},
     reading::{Reading, Reason},
     root::{ReadError, Root},
     settings::Setting,
@@ -127,6 +127,7 @@ impl Difference {
             _ => 0,
         });
         difference.objections.extend(difference.below_floor(root, floor));
+        difference.note_commit_limit(root);
         Ok(difference)
     }
 
@@ -199,6 +200,20 @@ impl Difference {
             ));
         }
         Ok(())
+    }
+
+    /// Adds what the growth of pools means under a strict commit limit: an objection if programs have committed more
+    /// than the limit would be.
+    fn note_commit_limit(&mut self, root: &Root) {
+        let (overcommit, meminfo) = (overcommit::read(root), meminfo::read(root));
+        for (size, more) in self.changes.iter().filter_map(SettingChange::growth) {
+            let Some(words) = overcommit.words_after(&meminfo, more, size) else { continue };
+            let after = overcommit.limit_after(&meminfo, more, size);
+            let refused =
+                meminfo.committed.known().zip(after).is_some_and(|(committed, after)| *committed > after);
+            let list = if refused { &mut self.objections } else { &mut self.notes };
+            list.push(words);
+        }
     }
 
     /// An objection if all pools together would leave less than `floor` of memory available.

@@ -4,6 +4,7 @@ pub mod drawing;
 pub mod durations;
 pub mod file;
 pub mod layout;
+pub mod pool_use;
 pub mod progress;
 pub mod standard_error;
 pub mod standard_output;

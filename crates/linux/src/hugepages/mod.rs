@@ -7,5 +7,6 @@ pub mod headroom;
 pub mod movable_blocks;
 pub mod page_reporting;
 pub mod page_sizes;
+pub mod pool_use;
 pub mod pools;
 pub mod thp;

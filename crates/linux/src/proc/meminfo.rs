@@ -28,6 +28,21 @@ pub struct Meminfo {
     /// `MemAvailable`: the kernel's estimate of memory available without swapping, in bytes.
     #[serde(rename = "available_bytes")]
     pub available: Reading<Bytes>,
+    /// `PageTables`: memory of the page tables of all processes, in bytes.
+    #[serde(rename = "page_tables_bytes")]
+    pub page_tables: Reading<Bytes>,
+    /// `SwapTotal`, in bytes.
+    #[serde(rename = "swap_total_bytes")]
+    pub swap_total: Reading<Bytes>,
+    /// `SwapFree`, in bytes.
+    #[serde(rename = "swap_free_bytes")]
+    pub swap_free: Reading<Bytes>,
+    /// `CommitLimit`: most memory that programs may commit if `vm.overcommit_memory` is 2, in bytes.
+    #[serde(rename = "commit_limit_bytes")]
+    pub commit_limit: Reading<Bytes>,
+    /// `Committed_AS`: memory that programs have committed, in bytes.
+    #[serde(rename = "committed_bytes")]
+    pub committed: Reading<Bytes>,
     /// `Hugetlb`: memory of the pools of all sizes, in bytes.
     #[serde(rename = "hugetlb_bytes")]
     pub hugetlb: Reading<Bytes>,
@@ -47,9 +62,21 @@ pub fn read(root: &Root) -> Meminfo {
         total: fields.kib("MemTotal"),
         free: fields.kib("MemFree"),
         available: fields.kib("MemAvailable"),
+        page_tables: fields.kib("PageTables"),
+        swap_total: fields.kib("SwapTotal"),
+        swap_free: fields.kib("SwapFree"),
+        commit_limit: fields.kib("CommitLimit"),
+        committed: fields.kib("Committed_AS"),
         hugetlb: fields.kib("Hugetlb"),
         default_size,
         default_pool: default_pool.ok_or_else(no_lines).into(),
+    }
+}
+
+impl Meminfo {
+    /// Swap in use; `None` if unknown.
+    pub fn swapped(&self) -> Option<Bytes> {
+        self.swap_total.known().zip(self.swap_free.known()).map(|(total, free)| total.saturating_sub(*free))
     }
 }
 

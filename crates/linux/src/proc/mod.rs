@@ -5,6 +5,7 @@ pub mod halted;
 pub mod limits;
 pub mod meminfo;
 pub mod mounts;
+pub mod overcommit;
 pub mod pressure;
 pub mod process;
 pub mod smaps;

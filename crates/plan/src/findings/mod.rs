@@ -1,8 +1,10 @@
 //! Obstacles to huge pages on a machine, decided from its facts only.
 
+mod boot;
 mod cgroup;
 mod counters;
 mod fragmentation;
+mod memory;
 mod pools;
 mod rights;
 #[cfg(test)]
@@ -64,6 +66,8 @@ pub fn findings(facts: &Facts, jdks: &[Jdk]) -> Vec<Finding> {
     found.extend(missing(facts));
     found.extend(cgroup::findings(facts));
     found.extend(pools::findings(facts));
+    found.extend(memory::findings(facts));
+    found.extend(boot::findings(facts));
     found.extend(fragmentation::finding(facts));
     found.extend(thp::findings(facts, jdks));
     found.extend(rights::findings(facts));

@@ -257,3 +257,70 @@ fn a_command_can_be_pasted_whatever_the_file_is_called() {
     let actions = write("A change", 1, "a/it's; rm");
     assert_eq!(actions[0].command.as_deref(), Some(r"echo 1 | sudo tee '/a/it'\''s; rm'"));
 }
+
+/// A database host whose instance did not start on its pool: kernel 3.10, an idle pool, page tables, swap, stalls.
+#[test]
+fn an_idle_pool_beside_swap_and_page_tables_is_a_problem() -> Result<(), &'static str> {
+    let meminfo = "MemTotal: 131000000 kB\nMemFree: 800000 kB\nMemAvailable: 2000000 kB\nSwapTotal: 16000000 kB\n\
+                   SwapFree: 1000000 kB\nPageTables: 20971520 kB\nHugepagesize: 2048 kB\n";
+    let found = found(&[
+        ("proc/meminfo", meminfo),
+        ("proc/sys/kernel/osrelease", "3.10.0-957.el7.x86_64\n"),
+        ("proc/vmstat", "compact_stall 31415\n"),
+        (&format!("{POOL}/nr_hugepages"), "20480"),
+        (&format!("{POOL}/free_hugepages"), "20470"),
+        (&format!("{POOL}/resv_hugepages"), "0"),
+        (&format!("{THP}/enabled"), "[always] madvise never"),
+        (&format!("{THP}/defrag"), "[always] madvise never"),
+    ]);
+    let of = |id: &str| found.iter().find(|one| one.id == id);
+    let idle = of("pool-idle").ok_or("no idle pool")?;
+    assert_eq!(idle.severity, Severity::Problem);
+    assert!(idle.detail.contains("14.3GiB of other memory are swapped out"), "{}", idle.detail);
+    assert!(idle.actions[0].change.starts_with("Start the program"), "{:?}", idle.actions);
+    let tables = of("page-tables").ok_or("no page tables")?;
+    assert!(tables.detail.contains("20GiB (16 % of the memory)"), "{}", tables.detail);
+    let stalls = of("thp-defrag-stalls").ok_or("no stalls")?;
+    assert!(stalls.detail.contains("31415 times since boot"), "{}", stalls.detail);
+    // Words that this kernel does not know.
+    let commands = found.iter().flat_map(|one| &one.actions).filter_map(|action| action.command.as_deref());
+    assert!(commands.into_iter().all(|command| !command.contains("defer")), "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn a_strict_commit_limit_and_a_tiny_segment_limit_are_found() -> Result<(), &'static str> {
+    let meminfo = format!("{}CommitLimit: 8388608 kB\nCommitted_AS: 8000000 kB\n", healthy()[0].1);
+    let changes = [
+        ("proc/meminfo", meminfo.as_str()),
+        ("proc/sys/vm/overcommit_memory", "2"),
+        ("proc/sys/kernel/shmmax", "2726298"),
+    ];
+    let strict = found(&changes);
+    let limit = strict.iter().find(|one| one.id == "commit-limit").ok_or("no limit")?;
+    assert_eq!(limit.severity, Severity::Warning);
+    assert!(limit.detail.contains("beyond 8GiB the kernel refuses them memory"), "{}", limit.detail);
+    let shmmax = strict.iter().find(|one| one.id == "shmmax-wrong").ok_or("no shmmax")?;
+    assert!(shmmax.detail.contains("2726298 bytes (2.6MiB)"), "{}", shmmax.detail);
+    let lax = found(&[changes[0], ("proc/sys/vm/overcommit_memory", "0")]);
+    assert!(lax.iter().all(|one| one.id != "commit-limit"));
+    Ok(())
+}
+
+#[test]
+fn what_sets_another_value_at_boot_is_named() {
+    let unit = "[Service]\nExecStart=/bin/sh -c 'echo never > /sys/kernel/mm/transparent_hugepage/enabled'\n";
+    let sets = |unit: &str| -> Vec<String> {
+        let found = found(&[
+            ("etc/systemd/system/no-thp.service", unit),
+            ("etc/systemd/system/basic.target.wants/no-thp.service", unit),
+            ("etc/sysctl.d/90-pool.conf", "vm.nr_hugepages = 512\n"),
+        ]);
+        found.iter().filter(|one| one.id == "set-at-boot").map(|one| one.detail.clone()).collect()
+    };
+    let said = sets(unit);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("/etc/systemd/system/no-thp.service sets /sys/kernel/mm"), "{said:?}");
+    assert!(said[0].contains("to never") && said[0].contains("it is madvise now"), "{said:?}");
+    assert_eq!(sets(&unit.replace("never", "madvise")), [""; 0]);
+}

@@ -92,20 +92,34 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
     let mut seen = vec![enabled_evidence.clone(), evidence(defrag, &file)];
     let (detail, better, change) = match defrag {
         "always" if enabled == "always" => (
-            "Any program can stall in a page fault while the kernel compacts or reclaims memory for a huge \
-             page that the program did not request.",
+            format!(
+                "Any program can stall in a page fault while the kernel compacts or reclaims memory for a huge page that \
+                 the program did not request{}.",
+                compactions(facts)
+            ),
             "madvise",
             "Limit these stalls to programs that request transparent huge pages",
         ),
         "always" | "madvise" | "defer+madvise" => {
             let (pages, at_once, _) = scattered(facts)?;
             seen.push(evidence(format!("{at_once} pages of {} free", pages.page_size), BUDDYINFO));
-            (
-                "Memory is fragmented: programs that request transparent huge pages stall in the page fault \
-                 until the kernel has compacted or reclaimed enough memory.",
-                "defer",
-                "Defer compaction: page faults get base pages, which khugepaged collapses later",
-            )
+            let detail = format!(
+                "Memory is fragmented: programs that request transparent huge pages stall in the page fault until the \
+                 kernel has compacted or reclaimed enough memory{}.",
+                compactions(facts)
+            );
+            match knows_defer(facts) {
+                true => (
+                    detail,
+                    "defer",
+                    "Defer compaction: page faults get base pages, which khugepaged collapses later",
+                ),
+                false => (
+                    detail,
+                    "never",
+                    "Compact no memory in page faults: they get base pages, which khugepaged collapses later",
+                ),
+            }
         }
         _ => return None,
     };
@@ -113,7 +127,26 @@ fn stalls(facts: &Facts, enabled: &str, enabled_evidence: &Evidence) -> Option<F
         id: "thp-defrag-stalls",
         severity: Severity::Warning,
         evidence: seen,
-        detail: detail.to_owned(),
+        detail,
         actions: write(change, better, &file),
     })
+}
+
+/// How often programs have waited for compaction since boot, as a subordinate clause.
+fn compactions(facts: &Facts) -> String {
+    match facts.direct_compactions.known() {
+        Some(times) if *times > 0 => {
+            format!("; programs have waited for direct compaction {times} times since boot (compact_stall)")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Whether the kernel has the value `defer`, since Linux 4.6; true if its release is unknown.
+fn knows_defer(facts: &Facts) -> bool {
+    let numbers = facts.kernel.known().and_then(|release| {
+        let mut numbers = release.split(|one: char| !one.is_ascii_digit()).map(str::parse::<u32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    numbers.is_none_or(|release| release >= (4, 6))
 }

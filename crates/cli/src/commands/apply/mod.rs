@@ -18,7 +18,9 @@ use hugewise_changes::{
     pool_growth::Shortage,
 };
 use hugewise_linux::{
+    at_boot::{self, BootSetting},
     json,
+    proc::meminfo,
     reading::Reason,
     root::Root,
     settings::{Knob, Setting},
@@ -284,6 +286,9 @@ impl Apply {
             }
             writer.keep().context("all changes were undone")?;
         }
+        if !report.persisted.is_empty() {
+            report.notes.extend(contradictions(root, &difference, &report.persisted));
+        }
         if !report.persisted.is_empty() && !has_tmpfiles(root) {
             report.notes.push(
                 "systemd-tmpfiles is not installed: this machine does not apply tmpfiles.d at boot"
@@ -316,6 +321,33 @@ impl Apply {
         }
         Ok(())
     }
+}
+
+/// What sets one of the settings to another value at boot than the files just written.
+fn contradictions(root: &Root, difference: &Difference, written: &[PathBuf]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for BootSetting { setting, value, file } in at_boot::read(root) {
+        let is_ours = written.iter().any(|ours| ours.strip_prefix("/").is_ok_and(|ours| ours == file));
+        let is_default_pool = setting.ends_with("sys/vm/nr_hugepages");
+        let wanted = difference.changes.iter().find(|change| match change.setting {
+            Setting::Pool { node: None, page_size } => {
+                is_default_pool && meminfo::read(root).default_size.known() == Some(&page_size)
+            }
+            other => other.path() == setting,
+        });
+        let Some(change) = wanted.filter(|change| !is_ours && value.as_ref() != Some(&change.to)) else {
+            continue;
+        };
+        notes.push(format!(
+            "/{} sets /{} to {} at boot, and the new files set {}: which one takes effect depends on their order; change or \
+             remove that line",
+            file.display(),
+            setting.display(),
+            value.as_deref().unwrap_or("an unknown value"),
+            change.to
+        ));
+    }
+    notes
 }
 
 fn has_tmpfiles(root: &Root) -> bool {

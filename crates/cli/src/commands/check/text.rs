@@ -26,6 +26,7 @@ use serde::Serialize;
 use crate::{
     output::{
         layout::Page,
+        pool_use,
         terminal::{Terminal, plain},
     },
     random_read,
@@ -96,7 +97,19 @@ fn machine(page: &mut Page, facts: &Facts) -> fmt::Result {
             known(&memory.available),
             known(&memory.hugetlb),
         ),
-    )
+    )?;
+    let mut more = vec![
+        format!("page tables {}", known(&memory.page_tables)),
+        format!(
+            "swap {} used",
+            memory.swapped().map_or_else(|| "?".to_owned(), |swapped| swapped.to_string())
+        ),
+    ];
+    if facts.overcommit.is_strict() {
+        let (committed, limit) = (known(&memory.committed), known(&memory.commit_limit));
+        more.push(format!("committed {committed} of {limit}, beyond which memory is refused"));
+    }
+    page.line("", more.join(" · "))
 }
 
 fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
@@ -137,7 +150,7 @@ fn pools(page: &mut Page, facts: &Facts) -> fmt::Result {
             ),
         )?;
     }
-    Ok(())
+    pool_use::lines(&facts.pool_use, facts.machine_pools()).iter().try_for_each(|line| page.line("", line))
 }
 
 fn obtainable(page: &mut Page, facts: &Facts) -> fmt::Result {

@@ -16,6 +16,7 @@ use hugewise_evidence::process::{
 };
 use hugewise_linux::{
     cgroup::processes::GroupName,
+    hugepages::pool_use,
     interrupt::Interrupt,
     json,
     proc::process::{self, Obstacle, ProcessError},
@@ -35,7 +36,8 @@ use crate::{
 
 /// List the regions of processes with their page sizes, and the reasons for base pages
 ///
-/// Reads from the kernel and does not affect the processes, except with --attach, which contacts a JVM.
+/// Reads from the kernel and changes nothing in the processes; with --attach, a JVM pauses to answer. While the page
+/// tables are read, calls of the process that change its mappings (mmap, munmap, mprotect) wait.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Inspect {
@@ -203,7 +205,10 @@ fn sample(root: &Root, inspect: &Inspect, terminal: &Terminal) -> anyhow::Result
                 .map(|one| if lines { json::line(&one) } else { json::text(&one) })
                 .collect::<Result<_, _>>()?
         }
-        (false, true) => text::overview(&found, &failed, &machine, terminal)?,
+        (false, true) => {
+            let users = pool_use::read(root, &machine.pools);
+            text::overview(&found, &failed, &users, &machine, terminal)?
+        }
         (false, false) => text::text(&found, &failed, &machine, inspect.full, terminal)?,
     };
     Ok(SampleOutput { text, reported, failed: counted })
