@@ -51,6 +51,12 @@ pub struct PartCounts {
 }
 
 impl PartCounts {
+    /// Resident bytes on base pages that cannot be on huge pages, whatever the settings are.
+    pub fn unsuitable(&self) -> Bytes {
+        let of_place = self.reasons.iter().filter(|(judged, _)| judged.reason.is_of_place());
+        of_place.map(|(_, bytes)| *bytes).sum::<Bytes>().min(self.once().base)
+    }
+
     /// The pages without those that an earlier part maps as well.
     pub fn once(&self) -> PageCounts {
         let mut pages = self.pages.clone();

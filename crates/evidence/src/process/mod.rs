@@ -68,7 +68,10 @@ pub fn inspect(
     }
     let is_jvm = hugewise_jvm::regions::has_libjvm(&vmas);
     let mut totals = Totals::default();
-    parts.iter().for_each(|(_, counts)| totals.add(&counts.once(), machine));
+    for (_, counts) in &parts {
+        totals.add(&counts.once(), machine);
+        totals.suitable_bytes += counts.once().resident().saturating_sub(counts.unsuitable());
+    }
     let counted_before = shared.add(root, machine, pid, &vmas);
     let known =
         Known { root, machine, process: &process, environment: &environment, runtime: runtime.as_ref() };
@@ -160,7 +163,14 @@ fn region(
     let reason = counts.reason.map(|(judged, bytes)| (judged.reason, bytes));
     let (detail, actions) = words.map(|words| (words.detail, words.actions)).unzip();
     InspectedRegion {
-        pages: RegionPages::new(part.name, part.addresses, pages, around.known.machine, reason),
+        pages: RegionPages::new(
+            part.name,
+            part.addresses,
+            pages,
+            around.known.machine,
+            reason,
+            counts.unsuitable(),
+        ),
         kind: part.kind,
         mappings: counts.mappings,
         swapped_bytes: pages.swap,

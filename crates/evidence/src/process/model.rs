@@ -116,6 +116,8 @@ pub struct Totals {
     pub hugetlb_bytes: Bytes,
     /// Swapped-out bytes.
     pub swapped_bytes: Bytes,
+    /// Of the resident bytes, those that can be on huge pages; 0 if they were not counted.
+    pub suitable_bytes: Bytes,
 }
 
 impl Totals {
@@ -141,12 +143,17 @@ pub fn sum(found: &[Inspected]) -> Totals {
     for inspected in found {
         let totals = &inspected.totals;
         sum.swapped_bytes += totals.swapped_bytes;
+        sum.suitable_bytes += totals.suitable_bytes;
         for (size, bytes) in &totals.bytes_by_page_size {
             let before = inspected.counted_before.get(size).copied().unwrap_or_default();
             let bytes = bytes.saturating_sub(before);
             sum.resident_bytes += bytes;
             sum.on(*size, bytes);
         }
+    }
+    // How much of the memory that several have could be on huge pages is not counted apart.
+    if found.iter().any(|inspected| !inspected.counted_before.is_empty()) {
+        sum.suitable_bytes = Bytes::ZERO;
     }
     sum
 }

@@ -13,6 +13,10 @@ use serde::Serialize;
 
 use super::{Known, Options, runtime::Runtime, stacks::Stacks};
 
+/// Name of the stack of the main thread.
+const MAIN_STACK: &str = "stack of the main thread";
+/// End of the name of memory that belongs to a file's data, and has no file.
+const BSS: &str = " (bss)";
 /// The kernel that excludes the stacks of threads from huge pages.
 pub const STACKS_MARKED_SINCE: (u32, u32) = (6, 7);
 /// Addresses of the heap of Go on 64-bit machines.
@@ -63,6 +67,18 @@ pub struct Part {
     pub kind: Kind,
     /// Kind of the JVM's region; `None` outside of the JVM's own regions.
     pub of_jvm: Option<regions::RegionKind>,
+}
+
+impl Part {
+    /// Whether it is memory without a file that the program has, in a JVM or not: all of it but the stack of the main
+    /// thread. The same set as [`Vma::is_anonymous`].
+    pub fn is_anonymous(&self) -> bool {
+        match self.kind {
+            Kind::Anonymous | Kind::Malloc | Kind::JvmLargePages => true,
+            Kind::Stack => self.name != MAIN_STACK,
+            _ => self.name.ends_with(BSS),
+        }
+    }
 }
 
 /// The names of all mappings of a process.
@@ -185,7 +201,7 @@ fn generic(vmas: &[Vma], stacks: &Stacks, runtime: Option<&Runtime>) -> Vec<Part
                 ("malloc arena".to_owned(), Kind::Malloc)
             }
             None => match before.filter(|before| is_bss(vma, before)) {
-                Some(before) => (format!("{} (bss)", before.name), Kind::File),
+                Some(before) => (format!("{}{BSS}", before.name), Kind::File),
                 None => with_runtime(by_name(vma), vma, runtime),
             },
         };
@@ -286,7 +302,7 @@ fn by_name(vma: &Vma) -> (String, Kind) {
         ("", [b'-', b'-', b'-', ..]) => ("reserved, not accessible".to_owned(), Kind::Reserved),
         ("", _) => ("anonymous".to_owned(), Kind::Anonymous),
         ("[heap]", _) => ("malloc main arena [heap]".to_owned(), Kind::Malloc),
-        ("[stack]", _) => ("stack of the main thread".to_owned(), Kind::Stack),
+        ("[stack]", _) => (MAIN_STACK.to_owned(), Kind::Stack),
         ("/anon_hugepage", _) => (OF_A_POOL.to_owned(), Kind::Anonymous),
         ("/dev/zero", _) => ("shared anonymous".to_owned(), Kind::Shared),
         (path, _) if vma.tmpfs().is_some() => (format!("{path} (tmpfs)"), Kind::Shared),

@@ -27,6 +27,9 @@ pub struct RegionPages {
     pub bytes_by_page_size: BTreeMap<PageSize, Bytes>,
     /// Resident bytes on hugetlb pages.
     pub hugetlb_bytes: Bytes,
+    /// Of the resident bytes, those that can be on huge pages: without files, kernel memory, stacks, and memory in no
+    /// aligned range of a huge page, unless they are on huge pages.
+    pub suitable_bytes: Bytes,
     /// Reason for most of the bytes on base pages; null if there are none.
     pub reason: Option<Reason>,
     /// Bytes on base pages, or swapped out, for which `reason` holds; null without a reason.
@@ -42,8 +45,10 @@ impl RegionPages {
         pages: &PageCounts,
         machine: &MachineState,
         reason: Option<(Reason, Bytes)>,
+        unsuitable: Bytes,
     ) -> RegionPages {
         RegionPages {
+            suitable_bytes: pages.resident().saturating_sub(unsuitable),
             name,
             start: addresses.start,
             end: addresses.end,
@@ -90,8 +95,10 @@ impl Survey {
             (start, end) = (start.min(part.addresses.start), end.max(part.addresses.end));
             pages.add(&once);
         }
+        let unsuitable =
+            reasons.iter().filter(|(reason, _)| reason.is_of_place()).map(|(_, bytes)| *bytes).sum();
         let reason = reasons.into_iter().max_by_key(|(_, bytes)| *bytes);
         (pages.resident() > Bytes::ZERO)
-            .then(|| RegionPages::new(name.to_owned(), start..end, &pages, machine, reason))
+            .then(|| RegionPages::new(name.to_owned(), start..end, &pages, machine, reason, unsuitable))
     }
 }

@@ -11,6 +11,7 @@ use hugewise_evidence::process::{
 };
 use hugewise_linux::{
     action::Action,
+    hugepages::pool_use::PoolUse,
     proc::process::Obstacle,
     sys::process::how_to_get_capability,
     units::{Bytes, PageSize},
@@ -18,6 +19,7 @@ use hugewise_linux::{
 
 use crate::output::{
     layout::Page,
+    pool_use,
     table::{align_right, plain_table},
     terminal::{Terminal, plain},
     words::{amount, coverage, shortened},
@@ -69,6 +71,7 @@ pub fn text(
 pub fn overview(
     found: &[Inspected],
     failed: &[Failed],
+    users: &PoolUse,
     machine: &MachineState,
     terminal: &Terminal,
 ) -> anyhow::Result<String> {
@@ -92,6 +95,7 @@ pub fn overview(
     }
     align_right(&mut table, [0, 2, 3, 4, 5, 6]);
     page.table(&table)?;
+    page.list("POOLS", pool_use::lines(users, machine.pools.iter()))?;
     let (others, unknown): (Vec<&Failed>, Vec<&Failed>) =
         failed.iter().partition(|failed| failed.cause == Obstacle::NotAllowed);
     let mut reasons: Vec<String> = unknown.iter().map(|failed| plain(&failed.detail)).collect();
@@ -134,6 +138,9 @@ fn memory(totals: &Totals) -> String {
     let mut text = format!("{} resident: {}", totals.resident_bytes, shares.collect::<Vec<_>>().join(" · "));
     if totals.hugetlb_bytes > Bytes::ZERO {
         text += &format!(" · {} of that from pools", totals.hugetlb_bytes);
+    }
+    if totals.suitable_bytes > Bytes::ZERO {
+        text += &format!(" · {} of it can be on huge pages", totals.suitable_bytes);
     }
     if totals.swapped_bytes > Bytes::ZERO {
         text += &format!(" · {} swapped out", totals.swapped_bytes);

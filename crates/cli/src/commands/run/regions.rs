@@ -71,8 +71,7 @@ pub fn heap_of_other(
 
 /// Whether a part is memory outside of heap and code cache. The CDS archive is mapped from a file.
 pub fn is_outside_heap(part: &Part) -> bool {
-    use hugewise_evidence::process::Kind as Use;
-    matches!(part.kind, Use::Anonymous | Use::Malloc | Use::Stack | Use::JvmLargePages)
+    part.is_anonymous()
         && !matches!(part.of_jvm, Some(RegionKind::Heap | RegionKind::CodeCache | RegionKind::Cds))
 }
 

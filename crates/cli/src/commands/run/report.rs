@@ -263,7 +263,14 @@ pub fn text(report: &RunReport) -> String {
             _ => String::new(),
         };
         let resident = pages.resident_bytes.to_string();
-        lines.push(format!("  {:<12} {resident:>9}, {coverage:>3} % on {on} pages{collapsed}", pages.name));
+        let suitable = match pages.suitable_bytes {
+            suitable if suitable < pages.resident_bytes => format!(", {suitable} of it can be huge"),
+            _ => String::new(),
+        };
+        lines.push(format!(
+            "  {:<12} {resident:>9}, {coverage:>3} % on {on} pages{suitable}{collapsed}",
+            pages.name
+        ));
     }
     lines.extend(report.notes.iter().map(|note| format!("  {note}")));
     lines.iter().map(|line| format!("hugewise: {line}\n")).collect()
