@@ -39,6 +39,7 @@ mod plan_running;
 mod postgres;
 mod pretouch;
 mod program;
+mod reasons;
 mod record;
 mod record_killed;
 mod refusals;
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
         memory::trials(),
         memory_limit::trials(),
         groups::trials(),
+        reasons::trials(),
         record::trials(),
         record_killed::trials(),
         report::trials(),
