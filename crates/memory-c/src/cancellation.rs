@@ -1,9 +1,10 @@
 //! Threads are not cancelled during a call of this library.
 //!
-//! Unwinding a cancelled thread out of Rust code aborts the process. So each exported function disables cancellation
-//! (`pthread_setcancelstate(3)`) until its work is done. With `PTHREAD_CANCEL_ASYNCHRONOUS` the thread is unwound when
-//! its state is restored: then the frames of this library have nothing to drop, and the ABI that permits unwinding. Before
-//! cancellation is disabled, such a thread may be cancelled within the library, and the process ends.
+//! Unwinding a cancelled thread out of Rust code aborts the process. So each exported function that does more than look
+//! up a handle disables cancellation (`pthread_setcancelstate(3)`) until its work is done. With
+//! `PTHREAD_CANCEL_ASYNCHRONOUS` the thread is unwound when its state is restored: then the frames of this library have
+//! nothing to drop, and the ABI that permits unwinding. Before cancellation is disabled, such a thread may be cancelled
+//! within the library, and the process ends.
 
 #![allow(unsafe_code)]
 

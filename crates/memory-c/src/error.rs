@@ -63,12 +63,13 @@ pub(crate) fn status(body: impl FnOnce() -> Result<(), Failure> + Copy) -> c_int
 }
 
 /// Runs the body of a function that returns a value; returns `otherwise` on failure.
+///
+/// The body only looks up a handle, which is no cancellation point, so that cancellation stays as it is: to disable it takes
+/// as long as the look-up.
 pub(crate) fn value<T: Copy>(otherwise: T, body: impl FnOnce() -> Result<T, Failure> + Copy) -> T {
-    uncancelled(|| {
-        guarded(body).unwrap_or_else(|failure| {
-            keep(failure);
-            otherwise
-        })
+    guarded(body).unwrap_or_else(|failure| {
+        keep(failure);
+        otherwise
     })
 }
 
