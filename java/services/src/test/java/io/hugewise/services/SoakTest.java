@@ -62,19 +62,22 @@ class SoakTest {
     private static final class Rows {
         private final Postgres postgres;
         private final BlockingQueue<List<Connection>> pool = new ArrayBlockingQueue<>(CONNECTIONS);
+        /// The writer does not wait for readers.
+        private final BlockingQueue<List<Connection>> writing = new ArrayBlockingQueue<>(1);
 
         Rows(Postgres postgres) throws SQLException {
             this.postgres = postgres;
             for (int i = 0; i < CONNECTIONS; i++) {
                 pool.add(new ArrayList<>());
             }
-            query(connection -> connection.createStatement().executeUpdate("create table rows (key bigint primary key, value bytea not null)"));
+            writing.add(new ArrayList<>());
+            query(pool, connection -> connection.createStatement().executeUpdate("create table rows (key bigint primary key, value bytea not null)"));
         }
 
-        <R> R query(Query<R> query) throws SQLException {
+        private <R> R query(BlockingQueue<List<Connection>> from, Query<R> query) throws SQLException {
             List<Connection> place;
             try {
-                place = pool.take();
+                place = from.take();
             } catch (InterruptedException error) {
                 throw new SQLException(error);
             }
@@ -89,12 +92,16 @@ class SoakTest {
                 }
                 throw error;
             } finally {
-                pool.add(place);
+                from.add(place);
             }
         }
 
+        <R> R query(Query<R> query) throws SQLException {
+            return query(pool, query);
+        }
+
         void write(Iterable<Change<Long, byte[]>> changes) throws SQLException {
-            query(connection -> {
+            query(writing, connection -> {
                 connection.setAutoCommit(false);
                 try (var put = connection.prepareStatement("insert into rows values (?, ?) on conflict (key) do update set value = excluded.value");
                         var remove = connection.prepareStatement("delete from rows where key = ?")) {
@@ -119,11 +126,7 @@ class SoakTest {
                 try (var select = connection.prepareStatement("select value from rows where key = ?")) {
                     select.setLong(1, key);
                     var found = select.executeQuery();
-                    byte[] value = found.next() ? found.getBytes(1) : null;
-                    if (!connection.getAutoCommit()) {
-                        connection.commit();
-                    }
-                    return value;
+                    return found.next() ? found.getBytes(1) : null;
                 }
             });
         }
