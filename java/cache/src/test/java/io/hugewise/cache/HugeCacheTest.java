@@ -212,7 +212,7 @@ class HugeCacheTest {
     @Test
     void expiredEntriesAreNotReadAndTheirMemoryIsFreed() {
         var now = new AtomicLong();
-        List<RemovalCause> causes = new ArrayList<>();
+        List<RemovalCause> causes = new java.util.concurrent.CopyOnWriteArrayList<>();
         try (var cache = small().ticker(now::get).expireAfterWrite(Duration.ofSeconds(10))
                 .removalListener((key, value, cause) -> causes.add(cause)).build()) {
             for (long key = 0; key < 10_000; key++) {
