@@ -29,19 +29,19 @@ pub struct Meminfo {
     #[serde(rename = "available_bytes")]
     pub available: Reading<Bytes>,
     /// `PageTables`: memory of the page tables of all processes, in bytes.
-    #[serde(rename = "page_tables_bytes")]
+    #[serde(rename = "page_tables_bytes", default = "not_recorded")]
     pub page_tables: Reading<Bytes>,
     /// `SwapTotal`, in bytes.
-    #[serde(rename = "swap_total_bytes")]
+    #[serde(rename = "swap_total_bytes", default = "not_recorded")]
     pub swap_total: Reading<Bytes>,
     /// `SwapFree`, in bytes.
-    #[serde(rename = "swap_free_bytes")]
+    #[serde(rename = "swap_free_bytes", default = "not_recorded")]
     pub swap_free: Reading<Bytes>,
     /// `CommitLimit`: most memory that programs may commit if `vm.overcommit_memory` is 2, in bytes.
-    #[serde(rename = "commit_limit_bytes")]
+    #[serde(rename = "commit_limit_bytes", default = "not_recorded")]
     pub commit_limit: Reading<Bytes>,
     /// `Committed_AS`: memory that programs have committed, in bytes.
-    #[serde(rename = "committed_bytes")]
+    #[serde(rename = "committed_bytes", default = "not_recorded")]
     pub committed: Reading<Bytes>,
     /// `Hugetlb`: memory of the pools of all sizes, in bytes.
     #[serde(rename = "hugetlb_bytes")]
@@ -51,6 +51,11 @@ pub struct Meminfo {
     pub default_size: Reading<PageSize>,
     /// `HugePages_*` and `vm.nr_overcommit_hugepages`: the pool of the default size, of all nodes.
     pub default_pool: Reading<Pool>,
+}
+
+/// The value of a field that older recordings lack.
+fn not_recorded() -> Reading<Bytes> {
+    Reading::unknown("not recorded by this version of hugewise")
 }
 
 pub fn read(root: &Root) -> Meminfo {
