@@ -1,13 +1,20 @@
 //! Shared by commands: the selected machine, journal, signals, restoring, exit status.
 
-use std::{path::Path, process::ExitCode};
+use std::{env, path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use hugewise_changes::journal::{
     self, ChangedSince, JournalError, NotRestored, RemainingJvmLog, RemainingMemory, RemainingUnit, Restored,
     STATE_DIR,
 };
-use hugewise_linux::{interrupt::Interrupt, proc::meminfo, root::Root, sys::process, units::Bytes};
+use hugewise_linux::{
+    interrupt::Interrupt,
+    proc::{limits, meminfo},
+    root::Root,
+    shell,
+    sys::process,
+    units::Bytes,
+};
 use hugewise_measure::{experiment::ExperimentError, machine::Machine};
 
 use crate::output::standard_error;
@@ -120,10 +127,20 @@ pub fn signal_number(interrupt: &Interrupt) -> Option<u8> {
     interrupt.signal().and_then(|signal| u8::try_from(signal).ok())
 }
 
-/// The error of the journal; for users other than root with `advice`.
+/// The error of the journal; for users other than root with `advice`, and where only the host can change settings with
+/// the command for it.
 pub fn needs_root(error: JournalError, advice: &'static str) -> anyhow::Error {
     let error = anyhow::Error::new(error);
-    if process::is_root() { error } else { error.context(advice) }
+    if !process::is_root() {
+        return error.context(advice);
+    }
+    match limits::read(&Root::live()).host_only() {
+        Some(why) => {
+            let words: Vec<String> = env::args().skip(1).collect();
+            error.context(format!("{why}; on the host: sudo hugewise {}", shell::line(&words)))
+        }
+        None => error,
+    }
 }
 
 /// Warns if a hugewise that was killed has left changed settings behind.

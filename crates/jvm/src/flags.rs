@@ -193,7 +193,7 @@ pub(crate) fn flags_command(line: &LaunchLine, options: &[String]) -> Result<Fla
         "-version",
     ];
     let options = asked.options.iter().chain(options).cloned().chain(printing.map(str::to_owned)).collect();
-    let mut line = line.flags_line(options, folder.path());
+    let mut line = line.flags_line(options);
     if !line.wrapper.is_empty() {
         line = line.with_environment(&asked.variables);
     }

@@ -116,10 +116,11 @@ impl MallocSettings {
             ],
             // glibc maps a block that is smaller than a huge page on base pages, unless the threshold is
             // higher.
-            Backing::Hugetlb(named) => {
+            Backing::Hugetlb(_) => {
                 let missing = || Reason::new(sizes.missing(backing).unwrap_or_default());
                 let size = sizes.huge_page_of(backing).ok_or_else(missing)?.bytes();
-                let value = named.map_or_else(|| "2".to_owned(), |_| size.0.to_string());
+                // The size by its number: glibc does not find the default size on every machine.
+                let value = size.0.to_string();
                 vec![
                     ("glibc.malloc.hugetlb", value),
                     ("glibc.malloc.mmap_threshold", size.min(MAX_MMAP_THRESHOLD).0.to_string()),

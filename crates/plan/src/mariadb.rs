@@ -159,6 +159,7 @@ fn decide(
             &[],
             "use a smaller innodb_buffer_pool_size",
             start(command, &options, user.as_deref()),
+            facts,
         ),
         options,
         instances: wanted.instances,

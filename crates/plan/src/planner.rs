@@ -98,6 +98,13 @@ pub fn plan(
              as anonymous memory"
         ));
     }
+    if backing.is_explicit() && !effective.fixes_heap() {
+        notes.push(format!(
+            "the heap of {} follows from the memory of this machine or control group: elsewhere it is another one, and a \
+             container's limit on memory does not include pages of pools; fix it with -Xmx",
+            demand.heap.max_bytes
+        ));
+    }
     if !set_aside.is_empty() {
         notes.push(format!("the plan's options replace {}", set_aside.join(" ")));
     }
@@ -114,7 +121,13 @@ pub fn plan(
         schema: "hugewise.plan/2".to_owned(),
         command: command.to_vec(),
         backing,
-        actions: decide::actions(&pools, &settings, "use a smaller heap, or plan for --backing thp", start),
+        actions: decide::actions(
+            &pools,
+            &settings,
+            "use a smaller heap, or plan for --backing thp",
+            start,
+            facts,
+        ),
         options,
         instances: wanted.instances,
         settings,
@@ -195,6 +208,14 @@ pub(crate) fn limits(pools: &[PoolPlan], facts: &Facts) -> Vec<String> {
     let limits = facts.cgroup.hugetlb.iter();
     let limits = limits.filter(|limits| pools.iter().any(|pool| pool.page_size_bytes == limits.page_size));
     let mut readings = limits.flat_map(|limits| [&limits.touch, &limits.reserve]);
+    let memory = facts.cgroup.memory_group.known();
+    if memory.is_some_and(|group| group.hidden_above) && facts.cgroup.memory.known() == Some(&None) {
+        notes.push(
+            "limits on memory of control groups above this container are not visible: one of them may be smaller than \
+             what this program takes"
+                .to_owned(),
+        );
+    }
     if let Some(reason) = readings.find_map(Reading::reason) {
         notes.push(format!("whether a control group limits the pool pages is unknown: {reason}"));
     }
@@ -234,7 +255,7 @@ fn as_it_stands(
 ) -> Result<Verdict, DemandError> {
     let mut pools = decide::available_pools(facts);
     decide::subtract(&mut pools, others);
-    if matches!(asks, Some(Backing::Shm(_))) && decide::may_use_huge_segments(facts) == Some(false) {
+    if matches!(asks, Some(Backing::Shm(_))) && facts.limits.may_use_huge_segments() == Some(false) {
         pools.values_mut().for_each(|pages| *pages = Pages(0));
     }
     let asks_explicit = asks.filter(|asks| asks.is_explicit());

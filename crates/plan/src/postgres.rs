@@ -135,7 +135,7 @@ fn decide(
         schema: "hugewise.plan/2".to_owned(),
         command: command.to_vec(),
         backing,
-        actions: decide::actions(&pools, &[], smaller, start),
+        actions: decide::actions(&pools, &[], smaller, start, facts),
         options,
         instances: wanted.instances,
         settings: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use hugewise_linux::{root::ReadError, settings::Setting};
+use hugewise_linux::{root::ReadError, settings::Setting, sys::process::is_root};
 
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -65,6 +65,7 @@ impl JournalError {
             return "";
         };
         match source.kind() {
+            io::ErrorKind::PermissionDenied if is_root() => "",
             io::ErrorKind::PermissionDenied => "; run as root (CAP_DAC_OVERRIDE)",
             io::ErrorKind::ReadOnlyFilesystem => "; in a container, change it on the host",
             _ => "",

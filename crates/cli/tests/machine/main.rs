@@ -13,6 +13,7 @@ mod apply;
 mod apply_killed;
 mod collapse;
 mod collapse_heap;
+mod container;
 mod databases;
 mod ending;
 mod evidence;
@@ -120,6 +121,7 @@ fn main() -> ExitCode {
         restore_hostile::trials(),
         killed::trials(),
         launch::trials(),
+        container::trials(),
         fragmentation::trials(),
         inspect::trials(),
         gclog::trials(),

@@ -97,6 +97,14 @@ impl LaunchLine {
 }
 
 impl EffectiveOptions {
+    /// Whether an option sets the largest heap, which otherwise follows from the memory of the machine.
+    pub fn fixes_heap(&self) -> bool {
+        let sets = |option: &JvmOption| {
+            option.text.starts_with("-Xmx") || option.text.starts_with("-XX:MaxHeapSize=")
+        };
+        self.options.iter().any(sets)
+    }
+
     fn add(&mut self, words: Vec<String>, from: &OptionSource, read: &Read<'_>) -> Result<(), LaunchError> {
         for text in words {
             let file = text.strip_prefix("-XX:VMOptionsFile=").map(str::to_owned);

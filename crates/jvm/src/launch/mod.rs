@@ -201,18 +201,13 @@ impl LaunchLine {
         self.parsed_wrapper().cautions
     }
 
-    /// The line that starts the same `java` in directory `here` to print its flags, with `options` and
-    /// without the program. Keeps those words of the wrapper that the flags depend on (CPUs, limits, user,
-    /// variables), and makes the paths of programs absolute.
-    pub(crate) fn flags_line(&self, options: Vec<String>, here: &Path) -> LaunchLine {
+    /// The line that starts the same `java` in any directory to print its flags, with `options` and without the
+    /// program. Keeps those words of the wrapper that the flags depend on (CPUs, limits, user, variables), and makes the
+    /// paths of programs absolute.
+    pub(crate) fn flags_line(&self, options: Vec<String>) -> LaunchLine {
         let parsed_wrapper = self.parsed_wrapper();
         let java = parsed_wrapper.absolute(&self.java);
-        let mut wrapper = parsed_wrapper.relevant_to_flags;
-        if !parsed_wrapper.folder.as_os_str().is_empty() {
-            let back = ["env", "-C"].map(str::to_owned);
-            wrapper.extend(back.into_iter().chain([here.to_string_lossy().into_owned()]));
-        }
-        LaunchLine { wrapper, java, options, program: Vec::new() }
+        LaunchLine { wrapper: parsed_wrapper.relevant_to_flags, java, options, program: Vec::new() }
     }
 
     /// The names of the programs of its wrapper, in order.

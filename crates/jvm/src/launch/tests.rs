@@ -136,7 +136,7 @@ fn the_jvm_sees_the_environment_that_the_wrapper_leaves() {
         assert_eq!(seen, expected, "{text}");
     }
     let sudo = line("taskset -c 0 sudo -u app nice java Main");
-    let asked = sudo.flags_line(own(&["-Xint"]), Path::new("/empty"));
+    let asked = sudo.flags_line(own(&["-Xint"]));
     assert_eq!(asked.command(), own(&["taskset", "-c", "0", "sudo", "-n", "-u", "app", "java", "-Xint"]));
     assert!(sudo.cautions()[0].contains("sudo may change the environment"));
     let set = sudo.with_environment(&[("_JAVA_OPTIONS", "-Xint".to_owned())]);
@@ -276,10 +276,12 @@ fn a_changed_folder_counts_for_files_and_programs() {
     let line = LaunchLine::of_java(&words("env -C /srv env --chdir=app jdk/bin/java @opts Main"), &read);
     let line = line.expect("a readable file");
     assert_eq!(line.options, ["-Xmx1g"]);
-    let asked = line.flags_line(Vec::new(), Path::new("/empty")).command().join(" ");
-    assert_eq!(asked, "env -C /srv env --chdir=app env -C /empty /srv/app/jdk/bin/java");
+    let asked = line.flags_line(Vec::new()).command().join(" ");
+    assert_eq!(asked, "/srv/app/jdk/bin/java");
+    let set = LaunchLine::of_java(&words("env -u X -C /srv A=1 jdk/bin/java Main"), &read).expect("a java");
+    assert_eq!(set.flags_line(Vec::new()).command().join(" "), "env -u X A=1 /srv/jdk/bin/java");
     let here = std::path::absolute("jdk/bin/java").expect("a folder");
-    let asked = parsed("jdk/bin/java Main").expect("a java").flags_line(Vec::new(), Path::new("/empty"));
+    let asked = parsed("jdk/bin/java Main").expect("a java").flags_line(Vec::new());
     assert_eq!(Path::new(&asked.java), here);
 }
 

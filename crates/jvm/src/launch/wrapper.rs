@@ -229,10 +229,29 @@ impl ParsedWrapper {
             _ => None,
         });
         self.environment.extend(changes);
-        self.keep(words, true);
+        let in_any_folder = without_folder(&words);
+        self.keep(words, false);
+        if in_any_folder.len() > 1 {
+            self.relevant_to_flags.push(self.absolute(&in_any_folder[0]));
+            self.relevant_to_flags.extend_from_slice(&in_any_folder[1..]);
+        }
         self.folder = folder.unwrap_or_else(|| std::mem::take(&mut self.folder));
         Ok(())
     }
+}
+
+/// The words of `env` without its options for a folder, which not every `env` has.
+fn without_folder(words: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-C" | "--chdir" => drop(words.next()),
+            word if word.starts_with("--chdir=") || word.starts_with("-C") => {}
+            _ => kept.push(word.clone()),
+        }
+    }
+    kept
 }
 
 /// `-S STRING` among the options of `env`: its position, the string, and the number of words it takes.

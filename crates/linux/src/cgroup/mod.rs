@@ -25,8 +25,15 @@ pub const MOUNTINFO: &str = "proc/self/mountinfo";
 /// Prefix of the files of the memory controller.
 const MEMORY: &str = "memory.";
 
-/// Lower bound of "no limit" in v1: the kernel writes 2⁶³ rounded down to a page.
-const V1_UNLIMITED: u64 = 1 << 62;
+/// Lower bound of "no limit" as a number: the kernel writes 2⁶³ rounded down to a page in v1, and for hugetlb in v2 of
+/// Linux 6.16 to 7.1.
+const UNLIMITED: u64 = 1 << 62;
+/// In place of the file of a limit above the visible control groups.
+pub(crate) const ABOVE: &str = ".. (a control group above this container)";
+/// The link of a process to its control group namespace.
+const NAMESPACE: &str = "proc/self/ns/cgroup";
+/// The namespace of the machine itself (`PROC_CGROUP_INIT_INO` of the kernel).
+const NAMESPACE_OF_MACHINE: &str = "cgroup:[4026531835]";
 
 /// The cgroup limits on memory and on hugetlb pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,6 +90,13 @@ pub struct Limit {
     pub left: Reading<Bytes>,
     /// The file of the limit, relative to the root.
     pub file: PathBuf,
+}
+
+impl Limit {
+    /// Whether this process sees its file; otherwise only a trial has shown the limit.
+    pub fn is_visible(&self) -> bool {
+        !self.file.ends_with(ABOVE)
+    }
 }
 
 /// The value of a field that older recordings lack.
@@ -206,12 +220,13 @@ fn group(root: &Root, cgroup: &str, mounts: &str, controller: &str) -> Result<Gr
     }
     // In v2 only the root group has no type.
     let not_topmost = version == Version::V2 && root.has_file(mount.point.join("cgroup.type"));
+    let in_namespace = root.link(NAMESPACE).is_ok_and(|link| link != Path::new(NAMESPACE_OF_MACHINE));
     Ok(Group {
         version,
         path: path.to_owned(),
         dir,
         mount: mount.point.clone(),
-        hidden_above: not_topmost || mount.root != "/",
+        hidden_above: not_topmost || in_namespace || mount.root != "/",
     })
 }
 
@@ -261,7 +276,7 @@ fn tightest(root: &Root, group: &Group, prefix: &str) -> Result<Option<Limit>, R
             Err(error) => return Err(error),
             Ok(text) => match (text.trim(), text.trim().parse::<u64>()) {
                 ("max", _) => continue,
-                (_, Ok(bytes)) if group.version == Version::V1 && bytes >= V1_UNLIMITED => continue,
+                (_, Ok(bytes)) if bytes >= UNLIMITED => continue,
                 (_, Ok(bytes)) => Bytes(bytes),
                 (other, Err(_)) => return Err(root.content(file, 1, "a number of bytes or 'max'", other)),
             },

@@ -10,3 +10,4 @@ pub mod page_sizes;
 pub mod pool_use;
 pub mod pools;
 pub mod thp;
+pub mod touch;

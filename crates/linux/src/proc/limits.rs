@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cgroup::MOUNTINFO,
     proc::fields::Fields,
     reading::{Reading, Reason},
     root::Root,
@@ -14,6 +15,8 @@ use crate::{
 pub const LIMITS: &str = "proc/self/limits";
 /// Path of identity and capabilities.
 pub const STATUS: &str = "proc/self/status";
+/// Path of the ids that the user namespace maps.
+pub const UID_MAP: &str = "proc/self/uid_map";
 pub const SHMMAX: &str = "proc/sys/kernel/shmmax";
 pub const SHMALL: &str = "proc/sys/kernel/shmall";
 /// Path of the group that may use SysV shared memory on huge pages.
@@ -42,8 +45,49 @@ pub struct Limits {
     pub gid: Reading<u32>,
     /// The effective group id and all supplementary ones.
     pub groups: Reading<Vec<u32>>,
-    /// The effective capabilities.
+    /// The effective capabilities, which are those in its user namespace.
     pub capabilities: Reading<Capabilities>,
+    /// Whether it is in a user namespace of its own, as in a rootless container: then its root is an ordinary user of
+    /// the machine.
+    #[serde(default = "not_recorded")]
+    pub in_user_namespace: Reading<bool>,
+    /// Whether /sys or /proc/sys is mounted read-only, as in a container.
+    #[serde(default = "not_recorded")]
+    pub settings_are_read_only: Reading<bool>,
+}
+
+/// The value of a field that older recordings lack.
+fn not_recorded() -> Reading<bool> {
+    Reading::unknown("not recorded by this version of hugewise")
+}
+
+impl Limits {
+    /// Why no process of this place can change the machine's settings, not even its root; `None` if its root can, or if
+    /// that is unknown.
+    pub fn host_only(&self) -> Option<&'static str> {
+        if self.in_user_namespace.known() == Some(&true) {
+            return Some(
+                "root of this user namespace is an ordinary user of the machine, by /proc/self/uid_map",
+            );
+        }
+        (self.settings_are_read_only.known() == Some(&true)).then_some("/sys is read-only here")
+    }
+
+    /// Whether it may create SysV segments on huge pages, by a capability of the machine's own user namespace or by
+    /// the group that may; `None` if a reading is missing.
+    ///
+    /// Source: `can_do_hugetlb_shm` of the kernel. Before Linux 5.16, the memlock limit permits them as well.
+    pub fn may_use_huge_segments(&self) -> Option<bool> {
+        let is_inside = *self.in_user_namespace.known().unwrap_or(&false);
+        if !is_inside && self.capabilities.known()?.has(Capabilities::IPC_LOCK) {
+            return Some(true);
+        }
+        // The numbers of groups inside are others.
+        if is_inside {
+            return Some(false);
+        }
+        Some(self.groups.known()?.contains(self.hugetlb_shm_group.known()?))
+    }
 }
 
 /// A set of capabilities, one bit each (`linux/capability.h`).
@@ -97,7 +141,33 @@ pub fn read(root: &Root) -> Limits {
         capabilities: status.get("CapEff", "a hexadecimal set", |value| {
             u64::from_str_radix(value, 16).ok().map(Capabilities)
         }),
+        in_user_namespace: in_user_namespace(root).into(),
+        settings_are_read_only: root.read(MOUNTINFO).map(|mounts| settings_are_read_only(&mounts)).into(),
     }
+}
+
+/// Whether the last mount on /sys or /proc/sys has the option `ro`.
+fn settings_are_read_only(mounts: &str) -> bool {
+    let options = |point: &str| {
+        let mut all = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mounted = all.rfind(|fields| fields.get(4) == Some(&point));
+        mounted.and_then(|fields| fields.get(5).map(|options| (*options).to_owned()))
+    };
+    let is_read_only =
+        |point| options(point).is_some_and(|options| options.split(',').any(|word| word == "ro"));
+    is_read_only("/sys") || is_read_only("/proc/sys")
+}
+
+/// Whether the ids of users are mapped.
+fn in_user_namespace(root: &Root) -> Result<bool, Reason> {
+    let text = match root.read(UID_MAP) {
+        // A kernel without user namespaces.
+        Err(error) if error.is_absent() => return Ok(false),
+        text => text?,
+    };
+    let mut numbers = text.split_whitespace();
+    let first = [numbers.next(), numbers.next(), numbers.next(), numbers.next()];
+    Ok(first != [Some("0"), Some("0"), Some("4294967295"), None])
 }
 
 /// The soft (column 0) or the hard limit (1) in the line `Max locked memory  8388608  8388608  bytes`.
@@ -122,6 +192,26 @@ mod tests {
 
     use super::*;
     use crate::testing::tree;
+
+    #[test]
+    fn the_place_decides_what_its_root_may_do() {
+        let of_machine = "         0          0 4294967295\n";
+        let mounted = |options: &str| format!("24 29 0:22 / /sys {options} shared:7 - sysfs sysfs rw\n");
+        for (map, options, inside, host_only, may) in [
+            (of_machine, "rw,nosuid", false, false, Some(true)),
+            (of_machine, "ro,nosuid", false, true, Some(true)),
+            ("0 100000 65536\n", "rw", true, true, Some(false)),
+        ] {
+            let status = "Gid:\t0\t0\t0\t0\nGroups:\t0 \nCapEff:\t0000000000004000\n";
+            let mounts = mounted(options);
+            let files = [(UID_MAP, map), (MOUNTINFO, &*mounts), (STATUS, status), (SHM_GROUP, "0\n")];
+            let (_dir, root) = tree(&files);
+            let limits = read(&root);
+            assert_eq!(limits.in_user_namespace, Reading::Known(inside), "{map}");
+            assert_eq!(limits.host_only().is_some(), host_only, "{map} {options}");
+            assert_eq!(limits.may_use_huge_segments(), may, "{map}");
+        }
+    }
 
     #[test]
     fn limits_identity_and_capabilities_are_read() {

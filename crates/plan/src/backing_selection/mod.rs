@@ -73,6 +73,8 @@ pub struct SelectionFacts {
     pub thp: Option<String>,
     /// `shmem_enabled` for the PMD size; `None` if it could not be read.
     pub shared_thp: Option<String>,
+    /// Whether the program may create SysV segments on huge pages; `None` if that is unknown.
+    pub may_use_huge_segments: Option<bool>,
     /// Number of CPUs on which the program may run.
     pub processors: usize,
     /// The program's C library, or why it is unknown.
@@ -222,6 +224,12 @@ impl SelectionFacts {
     fn can_give(&self, offer: &BackingSupport, collector: &str, slack: Bytes) -> Result<String, Reason> {
         if let Some(missing) = self.sizes.missing(offer.backing) {
             return Reason::err(missing);
+        }
+        if matches!(offer.backing, Backing::Shm(_)) && self.may_use_huge_segments == Some(false) {
+            return Reason::err(
+                "SysV segments on huge pages need CAP_IPC_LOCK on the machine itself, or the group of \
+                 vm.hugetlb_shm_group",
+            );
         }
         match offer.backing {
             Backing::Base => Ok(String::new()),

@@ -38,6 +38,7 @@ fn facts(available: u64) -> SelectionFacts {
         cgroup: no_limits(),
         thp: Some("madvise".to_owned()),
         shared_thp: Some("never".to_owned()),
+        may_use_huge_segments: Some(true),
         processors: 2,
         c_library: Ok(CLibrary::Glibc { version: Some((2, 36)), dir: "lib".into() }),
         allocator: None,

@@ -12,7 +12,6 @@ use hugewise_linux::{
     cgroup::CgroupLimits,
     facts::Facts,
     hugepages::{backing::Backing, page_sizes::PageSizes, pools::Pool},
-    proc::limits::Capabilities,
     rehearsal::SimulatedPools,
     settings::Setting,
     shell,
@@ -68,12 +67,42 @@ fn pool(size: PageSize, at_start: Pages, needed: Pages, node: Option<u32>, facts
 
 /// Changes that give a program its huge pages, in their order: of the pools and settings, then its start by
 /// `start`. `smaller` is a change of the program that lets it take less memory.
-pub fn actions(pools: &[PoolPlan], settings: &[SettingPlan], smaller: &str, start: Action) -> Vec<Action> {
+pub fn actions(
+    pools: &[PoolPlan],
+    settings: &[SettingPlan],
+    smaller: &str,
+    start: Action,
+    facts: &Facts,
+) -> Vec<Action> {
     if pools.iter().any(|pool| pool.obtainable == PoolAvailability::NotEnoughMemory) {
         return vec![Action::new(format!("Free memory, or {smaller}"))];
     }
-    let change = change_machine(pools, settings);
-    change.into_iter().chain([start]).collect()
+    let change = change_machine(pools, settings, facts);
+    let limits = pools.iter().flat_map(|pool| raised_limits(pool, facts));
+    limits.chain(change).chain([start]).collect()
+}
+
+/// Higher limits of control groups, without which a pool's pages cannot be used.
+fn raised_limits(pool: &PoolPlan, facts: &Facts) -> Vec<Action> {
+    let size = pool.page_size_bytes;
+    let of_size = facts.cgroup.hugetlb.iter().filter(|limits| limits.page_size == size);
+    let limits = of_size.flat_map(|limits| [&limits.touch, &limits.reserve]);
+    let raised = limits.filter_map(|limit| {
+        let limit = limit.known()?.as_ref()?;
+        let short = pool.pages_needed.saturating_sub(pool_availability::left(limit, size)?);
+        let bytes = limit.bytes + short * size;
+        (short > Pages(0)).then(|| match limit.is_visible() {
+            true => Action::new(format!("Raise the limit on pages of {size} of the control group to {bytes}"))
+                .by(format!("echo {} | sudo tee /{}", bytes.0, limit.file.display()))
+                .verified_by("hugewise check"),
+            false => Action::new(format!(
+                "On the host: raise the limit on pages of {size} of this container to {bytes} (Kubernetes: request \
+                 and limit hugepages-{}; systemd and others: the hugetlb files of its control group)",
+                size.to_string().trim_end_matches('B')
+            )),
+        })
+    });
+    raised.collect()
 }
 
 /// The start of a JVM with `options`, which select `backing`.
@@ -83,7 +112,7 @@ pub fn start_of_java(command: &[String], options: &[String], backing: Backing) -
 }
 
 /// The change of pools and settings that a plan needs; `None` if it needs none.
-pub fn change_machine(pools: &[PoolPlan], settings: &[SettingPlan]) -> Option<Action> {
+fn change_machine(pools: &[PoolPlan], settings: &[SettingPlan], facts: &Facts) -> Option<Action> {
     let adds = pools.iter().filter(|pool| pool.pages_to_add.0 > 0).map(|pool| {
         let node = pool.node.map(|node| format!("@{node}")).unwrap_or_default();
         format!(" --pool {}{node}=+{}", pool.page_size_bytes, pool.pages_to_add)
@@ -95,6 +124,10 @@ pub fn change_machine(pools: &[PoolPlan], settings: &[SettingPlan]) -> Option<Ac
         (false, true) => "Grow the pools",
         (true, false) => "Change the settings",
         (false, false) => "Grow the pools, and change the settings",
+    };
+    let change = match facts.limits.host_only() {
+        Some(why) => format!("On the host: {} ({why})", change.to_lowercase()),
+        None => change.to_owned(),
     };
     Some(Action::new(change).by(format!("sudo hugewise apply{}", [adds, changes].concat().concat())))
 }
@@ -212,7 +245,7 @@ fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
             settings.push(change(Setting::ShmAll, now, needed, why));
         }
     }
-    if may_use_huge_segments(facts) == Some(false) {
+    if facts.limits.may_use_huge_segments() == Some(false) {
         if let (Some(now), Some(gid)) = (facts.limits.hugetlb_shm_group.known(), facts.limits.gid.known()) {
             let why = "without CAP_IPC_LOCK only this group may create segments on huge pages";
             settings.push(change(Setting::ShmGroup, now, gid, why));
@@ -223,15 +256,6 @@ fn shm_settings(demand: &Demand, facts: &Facts) -> Vec<SettingPlan> {
 
 fn change(setting: Setting, from: impl ToString, to: impl ToString, why: &str) -> SettingPlan {
     SettingPlan { setting, from: from.to_string(), to: to.to_string(), why: why.to_owned() }
-}
-
-/// Whether the caller may create SysV segments on huge pages; `None` if a reading is missing.
-pub fn may_use_huge_segments(facts: &Facts) -> Option<bool> {
-    let limits = &facts.limits;
-    if limits.capabilities.known()?.has(Capabilities::IPC_LOCK) {
-        return Some(true);
-    }
-    Some(limits.groups.known()?.contains(limits.hugetlb_shm_group.known()?))
 }
 
 /// Pages that a new process could take from each pool now.

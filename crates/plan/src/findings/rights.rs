@@ -12,7 +12,6 @@ use hugewise_linux::{
 };
 
 use super::{Finding, Severity, evidence};
-use crate::decide::may_use_huge_segments;
 
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = shared_memory(facts);
@@ -51,7 +50,7 @@ fn shared_memory(facts: &Facts) -> Vec<Finding> {
 fn shm_group(facts: &Facts) -> Option<Finding> {
     let limits = &facts.limits;
     let (groups, group) = (limits.groups.known()?, limits.hugetlb_shm_group.known()?);
-    if may_use_huge_segments(facts)? {
+    if limits.may_use_huge_segments()? {
         return None;
     }
     let permit = |gid: &u32| {

@@ -1,5 +1,6 @@
 //! `hugewise plan`: the huge pages that the command line of a JVM or a database server needs.
 
+mod architecture;
 mod experiment;
 pub mod formats;
 mod running;
@@ -23,11 +24,12 @@ use hugewise_jvm::launch::{self, LaunchError, LaunchLine, read_option_file};
 use hugewise_launch::launcher::Launcher;
 use hugewise_linux::{
     facts::Facts,
-    hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes},
+    hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes, pools::Pool, touch},
     json,
     proc::tree,
     reading::Reason,
     root::Root,
+    units::Pages,
 };
 use hugewise_plan::{
     mariadb,
@@ -235,6 +237,7 @@ fn make_with(
         bail!("--backing base needs no plan; use hugetlb, shm or thp");
     }
     let sizes = PageSizes::read(root).map_err(anyhow::Error::msg)?;
+    architecture::check(root, &sizes, command)?;
     let line = ProgramLine::parse(root, command)?;
     let holder = if root.is_live() { journal::held(Path::new(STATE_DIR)) } else { None };
     // The pages are for the programs that the experiment itself starts.
@@ -247,6 +250,8 @@ fn make_with(
     };
     let plan_after = |scan| -> anyhow::Result<(Planned, Facts)> {
         let mut facts = Facts::gather(root, scan);
+        let pools: Vec<Pool> = facts.machine_pools().cloned().collect();
+        touch::try_hidden_limits(root, &mut facts.cgroup, &pools, Pages(u64::MAX));
         changed(&mut facts);
         let excluded = holder.as_ref().and_then(|holder| experiment::exclude(&mut facts, holder));
         let mut plan = match &line {

@@ -38,6 +38,8 @@ const MAX_READING_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL_GROWING: Duration = Duration::from_millis(100);
 /// Readings and samples take at most 1/`MIN_TIME_FACTOR` of a CPU, plus [`ALLOWANCE`].
 const MIN_TIME_FACTOR: u32 = 100;
+/// The same before the first report, without which a slow machine would report one early sample.
+const MIN_TIME_FACTOR_BEFORE: u32 = 10;
 /// CPU time for readings and samples from the start, without which a short job would have none.
 const ALLOWANCE: Duration = Duration::from_millis(500);
 
@@ -95,8 +97,14 @@ pub fn run(assignment: &ObserverTask) -> anyhow::Result<ExitCode> {
     check_stdin(&root)?;
     let process = Process::new(assignment.pid, &root, assignment);
     let exact = assignment.exact.then(|| exit_sample::start(process.pid, assignment.clone()));
-    let mut observation =
-        Observation { process, begin: Instant::now(), fullest: None, reported: None, last_report: None };
+    let mut observation = Observation {
+        process,
+        begin: Instant::now(),
+        fullest: None,
+        readings: 0,
+        reported: None,
+        last_report: None,
+    };
     let fallbacks = fallbacks(&root);
     let outcome = observation.watch(&stdin, fallbacks)?;
     let lasted = observation.begin.elapsed();
@@ -116,6 +124,8 @@ struct Observation<'a> {
     begin: Instant,
     /// The sample with most resident bytes since the last exec.
     fullest: Option<Kept>,
+    /// Number of readings of its resident bytes since the last exec.
+    readings: u32,
     /// Resident bytes of the last report since the last exec.
     reported: Option<Bytes>,
     /// The verdict of the last report since the last exec.
@@ -148,11 +158,12 @@ impl Observation<'_> {
             if program.as_ref() != Some(&(exe.clone(), auxv.clone())) {
                 // Samples and reports before an exec are of another program.
                 (program, self.fullest, self.reported) = (Some((exe, auxv)), None, None);
-                self.last_report = None;
+                (self.last_report, self.readings) = (None, 0);
                 self.process.forget();
                 (readiness, gap) = (Readiness::default(), FIRST_READING_INTERVAL);
             }
             let Some((pid, resident)) = self.process.heaviest() else { continue };
+            self.readings += 1;
             let grows = grows_fast(resident, last);
             let sampled = self.fullest.as_ref().map_or(Bytes::ZERO, |kept| kept.resident);
             if is_sample_due(resident, sampled, grows) {
@@ -171,8 +182,8 @@ impl Observation<'_> {
             }
             spent += thread_cpu().saturating_sub(cpu_before);
             let longest = if grows { MAX_INTERVAL_GROWING } else { MAX_READING_INTERVAL };
-            let debt =
-                (spent.saturating_sub(ALLOWANCE) * MIN_TIME_FACTOR).saturating_sub(self.begin.elapsed());
+            let factor = if self.reported.is_none() { MIN_TIME_FACTOR_BEFORE } else { MIN_TIME_FACTOR };
+            let debt = (spent.saturating_sub(ALLOWANCE) * factor).saturating_sub(self.begin.elapsed());
             gap = (gap * 3 / 2).min(longest).max(debt);
             if self.reported.is_none() {
                 // Expensive readings do not delay the report beyond its time.
@@ -238,6 +249,7 @@ impl Observation<'_> {
                 self.fullest.as_ref().map_or((self.process.pid, lasted), |kept| (kept.pid, kept.at));
             let mut report = RunReport::new(assignment, pid, at, outcome);
             report.lasted_seconds = Some(lasted.as_secs_f64());
+            report.readings = self.readings;
             if let Some(kept) = &self.fullest {
                 report.take(&kept.found);
                 report.explain(assignment, self.process.root, fallbacks);

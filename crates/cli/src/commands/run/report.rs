@@ -39,6 +39,8 @@ pub struct RunReport {
     pub seconds: f64,
     /// Time from the start to the end of the program; null if it was running at the report.
     pub lasted_seconds: Option<f64>,
+    /// Readings of the resident bytes until the end of the program; 0 if it was running at the report.
+    pub readings: u32,
     /// Whether the program was ready.
     pub outcome: RunOutcome,
     /// Backing chosen for the heap, or for all memory if the program is not a JVM.
@@ -107,6 +109,7 @@ impl RunReport {
             pid,
             seconds: after.as_secs_f64(),
             lasted_seconds: None,
+            readings: 0,
             outcome,
             backing: assignment.backing,
             off_heap: assignment.off_heap,
@@ -246,7 +249,10 @@ pub fn text(report: &RunReport) -> String {
         ),
         RunOutcome::Ended if seconds >= lasted => format!("at its exit after {lasted:.2} s:"),
         RunOutcome::Ended => {
-            format!("ended after {lasted:.2} s; its memory was fullest in the sample at {seconds:.2} s:")
+            format!(
+                "ended after {lasted:.2} s; its memory was fullest at {seconds:.2} s (readings: {}):",
+                report.readings
+            )
         }
     };
     let mut lines = vec![format!("{} (pid {}) {when}", plain(&report.program), report.pid)];

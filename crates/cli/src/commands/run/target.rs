@@ -24,7 +24,7 @@ use hugewise_linux::{
     c_library, cgroup,
     executable::find,
     facts::OSRELEASE,
-    hugepages::{backing::Backing, page_sizes::PageSizes, pools, thp::Thp},
+    hugepages::{backing::Backing, page_sizes::PageSizes, pools, thp::Thp, touch},
     proc::limits::{self, Capabilities},
     reading::Reason,
     root::Root,
@@ -120,8 +120,13 @@ impl Target {
             false => Reason::err("it was not read"),
         };
         let takes_pages = pools.iter().any(|pool| pool.available() > Pages(0));
+        let mut cgroup = cgroup::read(root, if takes_pages { &sizes.hugetlb } else { &[] });
+        if wanted.backing.is_none_or(Backing::is_explicit) || wanted.off_heap.is_some() {
+            touch::try_hidden_limits(root, &mut cgroup, &pools, Pages(u64::MAX));
+        }
         SelectionFacts {
-            cgroup: cgroup::read(root, if takes_pages { &sizes.hugetlb } else { &[] }),
+            cgroup,
+            may_use_huge_segments: limits::read(root).may_use_huge_segments(),
             pools,
             thp: thp.pmd_enabled().map(|(word, _)| word.to_owned()),
             shared_thp: thp.pmd_shmem_enabled().map(|(word, _)| word.to_owned()),

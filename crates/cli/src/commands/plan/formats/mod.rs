@@ -23,7 +23,10 @@ mod yaml;
 use std::{collections::BTreeSet, error::Error, fmt};
 
 use clap::ValueEnum;
-use hugewise_jvm::launch::{LaunchLine, option_value};
+use hugewise_jvm::{
+    collector::SWITCHES,
+    launch::{LaunchLine, option_value},
+};
 use hugewise_linux::{
     hugepages::backing::Backing,
     printable::is_printable,
@@ -210,16 +213,47 @@ fn launch(plan: &Plan) -> Launch {
         return Launch { command: plan.command.clone(), variable: None };
     }
     match LaunchLine::parse(&plan.command, &no_file) {
-        Some(Ok(line)) => Launch { command: line.with_page_flags(&plan.options).0.command(), variable: None },
-        Some(Err(_)) | None => Launch { command: plan.command.clone(), variable: Some(variable(plan)) },
+        Some(Ok(line)) => {
+            let options = [plan.options.clone(), pinned(plan, &line.options)].concat();
+            Launch { command: line.with_page_flags(&options).0.command(), variable: None }
+        }
+        Some(Err(_)) | None => {
+            let options = [plan.options.clone(), pinned(plan, &plan.command)].concat();
+            Launch {
+                command: plan.command.clone(),
+                variable: Some((variable_name(plan), option_value(&options))),
+            }
+        }
     }
 }
 
-/// The environment variable, with the options, that this JVM reads.
+/// Options for what the JVM would derive from the memory and the CPUs of the place where it starts, and derived here
+/// from those of this machine: a container's limit on memory does not include pages of pools.
+fn pinned(plan: &Plan, options: &[String]) -> Vec<String> {
+    let has = |names: &[&str]| options.iter().any(|option| names.iter().any(|name| option.starts_with(name)));
+    let (Some(heap), Some(java)) = (plan.heap, &plan.java) else { return Vec::new() };
+    let mut pinned = Vec::new();
+    if !has(&["-Xmx", "-XX:MaxHeapSize="]) {
+        pinned.push(format!("-XX:MaxHeapSize={}", heap.max_bytes.0));
+    }
+    if !has(&["-Xms", "-XX:InitialHeapSize="]) {
+        pinned.push(format!("-XX:InitialHeapSize={}", heap.initial_bytes.0));
+    }
+    let is_chosen = SWITCHES.iter().any(|(flag, _)| has(&[&format!("-XX:+{flag}")]));
+    let flag = SWITCHES.iter().find(|(_, collector)| collector.name() == java.collector);
+    pinned.extend(flag.filter(|_| !is_chosen).map(|(flag, _)| format!("-XX:+{flag}")));
+    pinned
+}
+
+/// The environment variable, with the options of the plan, that this JVM reads.
 fn variable(plan: &Plan) -> (&'static str, String) {
+    (variable_name(plan), option_value(&plan.options))
+}
+
+fn variable_name(plan: &Plan) -> &'static str {
     let version = plan.java.as_ref().map_or("", |java| &java.version);
     let is_8 = version.starts_with("1.8") || version == "8" || version.starts_with("8.");
-    (if is_8 { "JAVA_TOOL_OPTIONS" } else { "JDK_JAVA_OPTIONS" }, option_value(&plan.options))
+    if is_8 { "JAVA_TOOL_OPTIONS" } else { "JDK_JAVA_OPTIONS" }
 }
 
 const VARIABLE_NOTE: &str = "Large page flags on the command line, or in its argument files, override the \
