@@ -3,7 +3,7 @@
 use std::io;
 
 use hugewise_jvm::{
-    launch::LaunchLine,
+    launch::{LaunchLine, OPTION_VARIABLES},
     regions::{self, PageFlags},
 };
 use hugewise_linux::{hugepages::backing::Backing, root::Root};
@@ -96,7 +96,9 @@ impl PassedOptions {
             Some(value.is_some_and(is_there))
         };
         let on_command_line = command.as_ref().map(|command| is_there(&command.join(" ")));
-        let arrived = match self.variable.as_deref().map(in_variable) {
+        // Only these are read by a JVM itself; a script passes on what the others have.
+        let variable = self.variable.as_deref().filter(|name| OPTION_VARIABLES.contains(name));
+        let arrived = match variable.map(in_variable) {
             Some(Some(false)) | None => on_command_line,
             Some(found) => found,
         };

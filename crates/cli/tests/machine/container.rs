@@ -9,13 +9,15 @@ use std::{
     process::{Command, Output},
 };
 
+use hugewise_linux::units::Bytes;
 use serde_json::Value;
 
 use crate::{
     TestResult, Trial,
     compiling::compiled,
+    memory_group::Group,
     needs::{
-        Need::{Java, Namespaces, Pool, Root},
+        Need::{Java, MemoryGroup, Namespaces, Pool, Root},
         jdks,
     },
     skip,
@@ -51,6 +53,12 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("container: a limit of {pages} pages {place} is predicted");
         trials.push(trial(&name, &needs, move || limited(pages, hidden)).representing(pages == 8 && hidden));
     }
+    let needs = [Root, Java, MemoryGroup];
+    trials.push(trial(
+        "container: the heap of a plan for one is the planned one in it",
+        &needs,
+        heap_as_planned,
+    ));
     trials.push(trial("container: root of a user namespace is named", &[Root, Namespaces], user_namespace));
     trials
 }
@@ -141,6 +149,40 @@ fn judged(groups: &Groups, pages: u64, hidden: bool) -> TestResult {
             assert_eq!(cured["verdict"], "gets_huge_pages", "{cured:#}");
         }
     }
+    Ok(())
+}
+
+/// The JVM of a container with this limit on memory and one CPU.
+fn heap_as_planned() -> TestResult {
+    let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
+    let command = [&java, "-XX:+UseLargePages", "-XX:MaxRAMPercentage=20", "-version"];
+    let plan = |format: &str| run(&[&["plan", "--format", format, "--"][..], &command].concat());
+    // The pool is too small.
+    let planned: Value = serde_json::from_str(&plan("json")?.stdout)?;
+    let container = plan("docker")?.stdout;
+    let line = container.lines().find(|line| line.starts_with("docker run")).ok_or("no command")?;
+    let (_, options) = line.split_once("IMAGE ").ok_or("no options")?;
+    let group = Group::with_limit(Bytes(1 << 30))?;
+    let procs = group.0.join("cgroup.procs").display().to_string();
+    let mut started = Command::new("sh");
+    started.args([
+        "-c",
+        "echo $$ > \"$0\" && exec taskset -c 0 \"$@\"",
+        &procs,
+        &java,
+        "-XX:+PrintFlagsFinal",
+    ]);
+    started.args(options.split(' ').filter(|option| *option != "-XX:+UseLargePages"));
+    let ran = started.output()?;
+    let flags = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let value = |flag: &str| {
+        let line = flags.lines().find(|line| line.split_whitespace().nth(1) == Some(flag))?;
+        line.split('=').nth(1)?.split_whitespace().next().map(str::to_owned)
+    };
+    let heap = planned["heap"]["max_bytes"].as_u64().map(|bytes| bytes.to_string());
+    assert_eq!(value("MaxHeapSize"), heap, "{line}\n{ran:?}");
+    let collector = planned["java"]["collector"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(value(&format!("Use{collector}GC")).as_deref(), Some("true"), "{line}");
     Ok(())
 }
 

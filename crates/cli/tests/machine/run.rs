@@ -243,7 +243,7 @@ fn what_cannot_be_started() -> TestResult {
     says(&shared.stderr, &["only a JVM", "nothing was started"])?;
     // The java of a command line that is unknown until a shell runs it takes flags from a variable.
     let unclear = ["sh", "-c", "exec java $NO_SUCH_OPTIONS -version"];
-    says(&ran(&["--backing", "base"], &unclear)?.stderr, &["OPTIONS of sh passes -XX:-UseLargePages"])?;
+    says(&ran(&["--backing", "base"], &unclear)?.stderr, &["OPTIONS of sh has -XX:-UseLargePages"])?;
     // An argument file that does not exist: the program reports it.
     let unclear = ["java", "@/no/such/file", "-version"];
     says(&ran(&[], &unclear)?.stderr, &["started unchanged"])?;

@@ -77,6 +77,8 @@ pub struct Observer {
     passed: Option<PassedOptions>,
     /// Why the JVMs with a heap did not take them, by process; `None` for those that did, or if it is unknown.
     shortcomings: BTreeMap<u32, Option<String>>,
+    /// The process with the largest heap in the last sample.
+    largest_heap_of: Option<u32>,
     /// Time from the last sample to the next one if memory does not grow.
     interval: Duration,
     last_sample: Option<Instant>,
@@ -120,6 +122,7 @@ impl Observer {
             heaps: BTreeMap::new(),
             passed: None,
             shortcomings: BTreeMap::new(),
+            largest_heap_of: None,
             interval: MIN_READING_INTERVAL,
             last_sample: None,
             shortest_reading_interval: MIN_READING_INTERVAL,
@@ -147,10 +150,10 @@ impl Observer {
         Observer { passed, ..self }
     }
 
-    /// Why a JVM of the program did not take the options that were passed; `None` if they all did, or if that is
+    /// Why the JVM with the largest heap did not take the options that were passed; `None` if it did, or if that is
     /// unknown.
     pub fn shortcoming(&self) -> Option<&str> {
-        self.shortcomings.values().find_map(Option::as_deref)
+        self.shortcomings.get(&self.largest_heap_of?)?.as_deref()
     }
 
     /// Reads and samples only every `MAX_INTERVAL`, for a program that more readings would slow down
@@ -309,8 +312,11 @@ impl Observer {
     /// The first process of a launch line may be a wrapper that waits for the JVM, or a JVM that starts others, as JMH
     /// does: the heap with most resident bytes counts, the last of equals.
     fn largest_heap(&mut self, tree: &[u32]) -> Option<Coverage> {
-        let heaps = tree.iter().filter_map(|pid| self.heap_coverage(*pid)).collect::<Vec<_>>();
-        heaps.into_iter().max_by_key(|seen| seen.resident)
+        let heaps: Vec<(u32, Coverage)> =
+            tree.iter().filter_map(|pid| Some((*pid, self.heap_coverage(*pid)?))).collect();
+        let (pid, largest) = heaps.into_iter().max_by_key(|(_, seen)| seen.resident)?;
+        self.largest_heap_of = Some(pid);
+        Some(largest)
     }
 
     fn heap_coverage(&mut self, pid: u32) -> Option<Coverage> {

@@ -229,7 +229,8 @@ const FRAGMENTED_WARNING: &str = "; verify it on a test machine: --fragmented ta
 /// The change, with its commands as lines for a shell.
 pub fn action(change: &ProposedChange) -> Action {
     let line = |words: &Vec<String>| shell::line(words);
-    let takes_all = change.proof.as_ref().is_some_and(|words| words.iter().any(|word| word == "--fragmented"));
+    let takes_all =
+        change.proof.as_ref().is_some_and(|words| words.iter().any(|word| word == "--fragmented"));
     Action {
         change: sentence(change.what).to_owned() + if takes_all { FRAGMENTED_WARNING } else { "" },
         command: change.command.as_ref().map(line),

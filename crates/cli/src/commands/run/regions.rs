@@ -28,7 +28,7 @@ pub struct RunRegion {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     pub regions: Vec<RunRegion>,
-    /// By process; without the JVMs whose heap does not exist yet.
+    /// By process, the one with most memory first; without the JVMs whose heap does not exist yet.
     pub jvms: Vec<(u32, Taken)>,
     /// The PMD size.
     pub huge_page: Option<PageSize>,

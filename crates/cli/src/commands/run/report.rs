@@ -56,8 +56,8 @@ pub struct RunReport {
     pub collapsed_bytes: Bytes,
     /// Duration of the collapse; 0 if there was none.
     pub collapse_seconds: f64,
-    /// Whether every JVM of the program took the options that were passed, by its own flags; null if it has no JVM, or
-    /// if they could not be read.
+    /// Whether the JVM with most memory took the options that were passed, by its own flags; false also if there is no
+    /// JVM for them; null if its flags could not be read.
     pub options_taken: Option<bool>,
     /// Whether the regions for which a backing was requested have it, to 90 % at least; null if that could not be read,
     /// or if they are smaller than four huge pages.
@@ -137,15 +137,16 @@ impl RunReport {
         }
     }
 
-    /// Whether all JVMs took their options; also false if there is none, and the options were for JVMs only.
+    /// Whether the JVM with most memory took its options; also false if there is none, and they were for JVMs only.
+    /// A launcher's own JVM may have no need of them.
     fn are_options_taken(&self, assignment: &ObserverTask) -> Option<bool> {
         assignment.passed.as_ref()?;
-        let jvms = &self.found.jvms;
-        let is_short = |taken: &Taken| !matches!(taken, Taken::Yes | Taken::Unknown);
-        if jvms.iter().any(|(_, taken)| is_short(taken)) || (jvms.is_empty() && self.lacks_jvm(assignment)) {
-            return Some(false);
+        match self.found.jvms.first() {
+            Some((_, Taken::Yes)) => Some(true),
+            Some((_, Taken::Unknown)) => None,
+            Some(_) => Some(false),
+            None => self.lacks_jvm(assignment).then_some(false),
         }
-        (!jvms.is_empty() && jvms.iter().all(|(_, taken)| *taken == Taken::Yes)).then_some(true)
     }
 
     fn lacks_jvm(&self, assignment: &ObserverTask) -> bool {

@@ -214,35 +214,38 @@ fn launch(plan: &Plan) -> Launch {
     }
     match LaunchLine::parse(&plan.command, &no_file) {
         Some(Ok(line)) => {
-            let options = [plan.options.clone(), pinned(plan, &line.options)].concat();
+            let mut options = plan.options.clone();
+            options.extend(pinned_heap(plan, &line.options));
+            options.extend(pinned_collector(plan, &line.options));
             Launch { command: line.with_page_flags(&options).0.command(), variable: None }
         }
+        // Options that are not visible here override the heap; with a second collector, the JVM would not start.
         Some(Err(_)) | None => {
-            let options = [plan.options.clone(), pinned(plan, &plan.command)].concat();
-            Launch {
-                command: plan.command.clone(),
-                variable: Some((variable_name(plan), option_value(&options))),
-            }
+            let options = [plan.options.clone(), pinned_heap(plan, &plan.command)].concat();
+            let variable = (variable_name(plan), option_value(&options));
+            Launch { command: plan.command.clone(), variable: Some(variable) }
         }
     }
 }
 
-/// Options for what the JVM would derive from the memory and the CPUs of the place where it starts, and derived here
-/// from those of this machine: a container's limit on memory does not include pages of pools.
-fn pinned(plan: &Plan, options: &[String]) -> Vec<String> {
-    let has = |names: &[&str]| options.iter().any(|option| names.iter().any(|name| option.starts_with(name)));
-    let (Some(heap), Some(java)) = (plan.heap, &plan.java) else { return Vec::new() };
-    let mut pinned = Vec::new();
-    if !has(&["-Xmx", "-XX:MaxHeapSize="]) {
-        pinned.push(format!("-XX:MaxHeapSize={}", heap.max_bytes.0));
-    }
-    if !has(&["-Xms", "-XX:InitialHeapSize="]) {
-        pinned.push(format!("-XX:InitialHeapSize={}", heap.initial_bytes.0));
-    }
-    let is_chosen = SWITCHES.iter().any(|(flag, _)| has(&[&format!("-XX:+{flag}")]));
-    let flag = SWITCHES.iter().find(|(_, collector)| collector.name() == java.collector);
-    pinned.extend(flag.filter(|_| !is_chosen).map(|(flag, _)| format!("-XX:+{flag}")));
-    pinned
+/// Options for the heap that a JVM would derive from the memory of the place where it starts, and derived here from
+/// that of this machine: a container's limit on memory does not include pages of pools.
+fn pinned_heap(plan: &Plan, options: &[String]) -> Vec<String> {
+    let Some(heap) = plan.heap else { return Vec::new() };
+    let sizes = [("-Xmx", "MaxHeapSize", heap.max_bytes), ("-Xms", "InitialHeapSize", heap.initial_bytes)];
+    let open = sizes.into_iter().filter(|(short, flag, _)| {
+        let long = format!("-XX:{flag}=");
+        !options.iter().any(|option| option.starts_with(short) || option.starts_with(&long))
+    });
+    open.map(|(_, flag, bytes)| format!("-XX:{flag}={}", bytes.0)).collect()
+}
+
+/// The flag of the collector that a JVM would choose by the memory and the CPUs of the place where it starts.
+fn pinned_collector(plan: &Plan, options: &[String]) -> Option<String> {
+    let is_chosen = |flag: &str| options.contains(&format!("-XX:+{flag}"));
+    let name = &plan.java.as_ref()?.collector;
+    let (flag, _) = SWITCHES.iter().find(|(_, collector)| collector.name() == name)?;
+    (!SWITCHES.iter().any(|(flag, _)| is_chosen(flag))).then(|| format!("-XX:+{flag}"))
 }
 
 /// The environment variable, with the options of the plan, that this JVM reads.

@@ -186,11 +186,10 @@ fn options_take_the_place_of_those_of_the_line() -> TestResult {
     let mut plan = samples::hugetlb()?;
     plan.command.insert(2, "-XX:-UseLargePages".to_owned());
     let last = |plan: &Plan| render(plan, Format::Docker, None).map(|t| t.lines().last().map(str::to_owned));
-    let line = "docker run --rm --entrypoint=java IMAGE -XX:+UseLargePages -Xmx1g -jar server.jar";
+    let line = "docker run --rm --entrypoint=java IMAGE -XX:+UseLargePages -XX:InitialHeapSize=1073741824 -XX:+UseG1GC -Xmx1g -jar server.jar";
     assert_eq!(last(&plan)?.as_deref(), Some(line));
     let mut plan = samples::opaque()?;
-    let line =
-        "docker run --rm --env JDK_JAVA_OPTIONS=-XX:+UseLargePages --entrypoint=java IMAGE @options Main";
+    let line = "docker run --rm --env 'JDK_JAVA_OPTIONS=-XX:+UseLargePages -XX:MaxHeapSize=1073741824 -XX:InitialHeapSize=1073741824' --entrypoint=java IMAGE @options Main";
     assert_eq!(last(&plan)?.as_deref(), Some(line));
     plan.java.as_mut().ok_or("a JVM was expected")?.version = "1.8.0_452".to_owned();
     assert!(last(&plan)?.is_some_and(|line| line.contains("JAVA_TOOL_OPTIONS=")));
