@@ -157,9 +157,10 @@ fn allocator() -> TestResult {
         return skip("no redis-server");
     }
     let mut command = Command::new("/usr/bin/redis-server");
-    command.args(["--port", "0", "--save", ""]);
-    let mut program = Program::start(&mut command, tempfile::tempdir()?)?;
-    while !program.until("")?.concat().contains("Ready to accept connections") {}
+    let folder = tempfile::tempdir()?;
+    command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(folder.path().join("socket"));
+    let mut program = Program::start(&mut command, folder)?;
+    while !program.until("")?.concat().contains("eady to accept connections") {}
     let ran = run(&["inspect", &program.pid(), "--json"])?.ended_with(0)?;
     let inspected: Value = serde_json::from_str(&ran.stdout)?;
     let regions = inspected["regions"].as_array().ok_or("no regions")?;
