@@ -20,7 +20,7 @@ use crate::{
         smaps::{self, Vma},
     },
     root::Root,
-    sys::file::patient,
+    sys::file::{self, patient},
     units::{Bytes, PageSize},
 };
 
@@ -225,19 +225,19 @@ fn below(
     depth: usize,
     found: &mut BTreeMap<FileId, PoolFile>,
 ) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
+    for name in file::names(folder).unwrap_or_default() {
         if found.len() >= MAX_FILES {
             return;
         }
+        let path = folder.join(name);
         // Of a link, the link itself.
-        let Ok(metadata) = entry.metadata() else { continue };
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if metadata.is_dir() && depth > 0 {
-            below(&entry.path(), device, size, depth - 1, found);
+            below(&path, device, size, depth - 1, found);
         }
         let bytes = Bytes(metadata.blocks() * 512);
         if metadata.is_file() && bytes > Bytes::ZERO {
-            let file = PoolFile { path: entry.path(), page_size_bytes: size, bytes, processes: Vec::new() };
+            let file = PoolFile { path, page_size_bytes: size, bytes, processes: Vec::new() };
             found.insert((device, metadata.ino()), file);
         }
     }

@@ -15,7 +15,7 @@ use hugewise_linux::{
 
 use super::{
     Family, Origin,
-    explain::{ENOMEM, Explainer},
+    explainer::{ENOMEM, Explainer},
 };
 
 impl Explainer<'_> {

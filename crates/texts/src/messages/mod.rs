@@ -3,6 +3,7 @@
 mod capture;
 mod evidence;
 mod explain;
+mod explainer;
 mod hypotheses;
 #[cfg(test)]
 mod hypothesis_tests;
@@ -21,7 +22,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use capture::Capture;
-pub use explain::{Context, Explanation, explain, needs_scan};
+pub use explain::{Explanation, explain, needs_scan};
+pub use explainer::Context;
 pub use origin::{Identity, Origin};
 pub use scan::{FoundMessage, Program, ScannedLog, scan};
 

@@ -3,7 +3,7 @@
 use hugewise_linux::{action::Action, units::Bytes};
 
 use super::{Answer, Candidate, Candidates};
-use crate::messages::{Capture, Program, explain::Explainer};
+use crate::messages::{Capture, Program, explainer::Explainer};
 
 /// Smallest share of the memory that an idle pool must withhold to explain a shortage: a twentieth.
 pub(super) const IDLE_SHARE: u64 = 20;

@@ -6,7 +6,7 @@ use super::{Answer, Candidate, Candidates};
 use crate::messages::{
     Family,
     capture::Requested,
-    explain::{EPERM, Explainer},
+    explainer::{EPERM, Explainer},
 };
 
 /// First version that tries SysV shared memory only with -XX:+UseSHM.

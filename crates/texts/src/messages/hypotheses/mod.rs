@@ -9,7 +9,7 @@ use hugewise_linux::action::Action;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::explain::Explainer;
+use super::explainer::{self, Explainer};
 
 /// A possible cause of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -105,8 +105,8 @@ impl Explainer<'_> {
             CommitMemory => self.commit(),
             HeapCommit | HeapLowered => self.heap_commit(),
             SharedMemory
-                if self.found.message.errno != Some(super::explain::EINVAL)
-                    && self.found.message.errno != Some(super::explain::ENOSPC) =>
+                if self.found.message.errno != Some(explainer::EINVAL)
+                    && self.found.message.errno != Some(explainer::ENOSPC) =>
             {
                 self.shared_memory()
             }

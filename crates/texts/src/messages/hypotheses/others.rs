@@ -6,7 +6,7 @@ use hugewise_linux::{
 };
 
 use super::{Answer, Candidate, Candidates, crash::IDLE_SHARE};
-use crate::messages::explain::Explainer;
+use crate::messages::explainer::Explainer;
 
 /// Size of a number of pages.
 fn held_by(size: PageSize, pages: u64) -> Bytes {
