@@ -39,12 +39,8 @@ impl Environment {
 
     /// The value of a tunable of glibc.
     pub fn tunable(&self, name: &str) -> Option<&str> {
-        let tunables = self.get("GLIBC_TUNABLES")?.split(':');
-        tunables
-            .filter_map(|one| one.split_once('='))
-            .filter(|(one, _)| *one == name)
-            .last()
-            .map(|(_, value)| value)
+        let mut tunables = self.get("GLIBC_TUNABLES")?.split(':').filter_map(|one| one.split_once('='));
+        tunables.rfind(|(one, _)| *one == name).map(|(_, value)| value)
     }
 
     /// The value of a switch of a JVM, such as `UseLargePages`; `None` if no option sets it. Of contradictory options
@@ -59,7 +55,7 @@ impl Environment {
             ("-", switch) if switch == name => Some(false),
             _ => None,
         };
-        all.filter_map(value).last()
+        all.filter_map(value).next_back()
     }
 
     /// Whether the JVM's flags request pages of a pool.

@@ -297,7 +297,7 @@ mod tests {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_dir, root) = tree(&files);
-        let found = read(&root, &[pool.clone()]);
+        let found = read(&root, std::slice::from_ref(&pool));
         let account = found.account(&pool);
         let expected = PoolAccount {
             used: Bytes(120 * MIB),

@@ -241,7 +241,7 @@ fn what_is_switched_off_for_everyone_must_change_for_thp() -> TestResult {
     let command = ["java".to_owned(), "-Dname=a b".to_owned()];
     let options = ["-XX:+UseTransparentHugePages".to_owned()];
     let start = start_of_java(&command, &options, Backing::Thp);
-    let commands: Vec<_> = actions(&[], &settings(Backing::Thp, &demand, &facts), "", start)
+    let commands: Vec<_> = actions(&[], &settings(Backing::Thp, &demand, &facts), "", start, &facts)
         .into_iter()
         .filter_map(|action| action.command)
         .collect();

@@ -93,9 +93,11 @@ const NAMES: &str = concat!(
     r"|uname: ?Linux |Linux version |_BOOT_ID|boot_id|_HOSTNAME|constraint=CONSTRAINT_|Killed process |hugetlb\.\w+\.max",
     r"|hugepages-\w+: |huge_pages ?= ?(?:on|try|off)|pages RAM|kernel: ",
 );
+/// A pattern with the value of a fact as its group, and what takes the value.
+type Fact = (&'static str, fn(&mut Capture, &str));
 /// The fact behind a name.
 #[rustfmt::skip]
-const FACTS: &[(&str, fn(&mut Capture, &str))] = &[
+const FACTS: &[Fact] = &[
     (r"\bHugePages_Total: +(\d+)", |it, value| first(&mut it.total, value.parse().ok().map(Pages))),
     (r"\bHugePages_Free: +(\d+)", |it, value| first(&mut it.free, value.parse().ok().map(Pages))),
     (r"\bHugePages_Rsvd: +(\d+)", |it, value| first(&mut it.reserved, value.parse().ok().map(Pages))),

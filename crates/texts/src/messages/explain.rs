@@ -2,7 +2,6 @@
 
 use hugewise_linux::{
     action::Action,
-    facts::Facts,
     hugepages::{pools::Pool, thp},
     units::{Bytes, PageSize, Pages},
 };
@@ -11,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     Family, FoundMessage, Harm, ScannedLog,
-    explainer::{Context, EINVAL, ENOMEM, ENOSPC, EPERM, Explainer},
+    explainer::{Context, EINVAL, Explainer},
     hypotheses::{Answer, Hypothesis},
 };
 

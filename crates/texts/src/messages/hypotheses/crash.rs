@@ -103,7 +103,7 @@ impl Explainer<'_> {
             ))
             .by(format!("df -h {}", of_file.unwrap_or("/dev/shm /tmp"))),
         )
-        .unless(file.is_some_and(|file| is_of_pool(file)), "the address lies in pages of a pool")
+        .unless(file.is_some_and(is_of_pool), "the address lies in pages of a pool")
         .unless(file == Some(""), "the address lies in memory without a file")
         .unless(
             of_file.is_none() && facts.requested_pool() == Some(true) && is_start_of_page(facts),
