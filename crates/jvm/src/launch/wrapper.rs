@@ -230,8 +230,10 @@ impl ParsedWrapper {
         });
         self.environment.extend(changes);
         let in_any_folder = without_folder(&words);
+        // Without other words, it would only start the next program.
+        let is_needed = in_any_folder.len() > 1 || in_any_folder.len() == words.len();
         self.keep(words, false);
-        if in_any_folder.len() > 1 {
+        if is_needed {
             self.relevant_to_flags.push(self.absolute(&in_any_folder[0]));
             self.relevant_to_flags.extend_from_slice(&in_any_folder[1..]);
         }
