@@ -49,7 +49,12 @@ final class ProcessStates {
                     String name = file.getFileName().toString();
                     if (name.endsWith(".class") && !name.contains("Test") && !name.matches("Machine(\\$.*)?.class")) {
                         String type = root.relativize(file).toString().replace(".class", "").replace('/', '.');
-                        Class.forName(type, false, ProcessStates.class.getClassLoader());
+                        try {
+                            Class.forName(type, false, ProcessStates.class.getClassLoader());
+                        } catch (NoClassDefFoundError framework) {
+                            // A class of the tests: their framework is not on this class path.
+                            continue;
+                        }
                     }
                 }
             }
