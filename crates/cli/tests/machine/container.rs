@@ -53,6 +53,8 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("container: a limit of {pages} pages {place} is predicted");
         trials.push(trial(&name, &needs, move || limited(pages, hidden)).representing(pages == 8 && hidden));
     }
+    let name = "container: a visible limit below a hidden one is named by its file";
+    trials.push(trial(name, &needs, visible_below_hidden));
     let needs = [Root, Java, MemoryGroup];
     trials.push(trial(
         "container: the heap of a plan for one is the planned one in it",
@@ -133,7 +135,9 @@ fn judged(groups: &Groups, pages: u64, hidden: bool) -> TestResult {
         assert!(first.starts_with(raise), "{planned:#}");
     }
 
-    let ran: Output = groups.inside(hidden, Command::new(&java).args(&program[1..])).output()?;
+    // A JVM that is killed writes a file about it.
+    let mut started = groups.inside(hidden, Command::new(&java).args(&program[1..]));
+    let ran: Output = started.current_dir(classes.path()).output()?;
     let died = ran.status.signal().is_some_and(|signal| signal == SIGBUS || signal == SIGABRT);
     assert_eq!((died, ran.status.success()), (!is_enough, is_enough), "{ran:?}");
 
@@ -150,6 +154,20 @@ fn judged(groups: &Groups, pages: u64, hidden: bool) -> TestResult {
         }
     }
     Ok(())
+}
+
+fn visible_below_hidden() -> TestResult {
+    let groups = Groups::make(NEEDED)?;
+    fs::write(groups.0.join("pod/hugetlb.2MB.max"), (8 << 21).to_string())?;
+    run(&["apply", "--pool", &format!("2MiB={POOL}")])?.ended_with(0)?;
+    let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
+    let program = [&["plan", "--json", "--", &java][..], &OPTIONS, &["-version"]].concat();
+    let planned = run_command(&|| groups.inside(true, &hugewise(&program)));
+    run(&["restore"])?.ended_with(0)?;
+    let planned: Value = serde_json::from_str(&planned?.ended_with(1)?.stdout)?;
+    assert_eq!(planned["verdict"], "dies_of_sigbus", "{planned:#}");
+    let raise = planned["actions"][0]["command"].as_str().unwrap_or_default();
+    says(raise, &["sudo tee /sys/fs/cgroup/hugetlb.2MB.max"])
 }
 
 /// The JVM of a container with this limit on memory and one CPU.

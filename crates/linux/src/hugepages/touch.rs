@@ -20,17 +20,20 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes of a number of pages in a message.
 const NUMBER_BYTES: usize = 8;
 
-/// The result of a trial.
+/// Why a trial ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
-    /// Pages that could be touched.
-    pub pages: Pages,
-    /// Whether the next one could not; otherwise there were no more to try, or no time was left.
-    pub is_limit: bool,
+enum End {
+    /// All pages could be touched.
+    Complete,
+    /// A touch ended the child (SIGBUS).
+    Limit,
+    /// The kernel refused a mapping: the pool, or a limit on reserved pages, has no more.
+    Refused,
+    TimeUp,
 }
 
-/// Touches up to `most` pages in a child process, which then gives them back.
-pub fn touchable(size: PageSize, most: Pages) -> io::Result<Tried> {
+/// Touches up to `most` pages in a child process, which then gives them back; returns the number touched.
+fn touch(size: PageSize, most: Pages) -> io::Result<(Pages, End)> {
     let mut child = Aside::start(&[], |answers| {
         let mut held = Vec::new();
         for number in 1..=most.0 {
@@ -43,58 +46,62 @@ pub fn touchable(size: PageSize, most: Pages) -> io::Result<Tried> {
     })?;
     let deadline = Deadline::of_reading(TIME_LIMIT);
     let mut pages = Pages(0);
-    loop {
+    let end = loop {
         match child.receive(NUMBER_BYTES, &deadline) {
             Ok(message) => {
                 pages = Pages(message.bytes.try_into().map_or(pages.0, u64::from_ne_bytes));
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                return Ok(Tried { pages, is_limit: false });
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
-            Err(_) => return Ok(Tried { pages, is_limit: pages < most }),
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => return Err(error),
+                io::ErrorKind::TimedOut => break End::TimeUp,
+                io::ErrorKind::UnexpectedEof => break End::Limit,
+                _ => break End::Refused,
+            },
         }
-    }
+    };
+    Ok((pages, if pages >= most { End::Complete } else { end }))
 }
 
 /// Replaces the limits on touched pages by what a trial shows, where limits above the visible control groups may exist.
-/// At most `most` pages of each pool are tried.
-pub fn try_hidden_limits(root: &Root, limits: &mut CgroupLimits, pools: &[Pool], most: Pages) {
+/// As many pages of each pool as `needed` are tried, within its free pages and the visible limits. Returns whether a
+/// limit was replaced.
+pub fn try_hidden_limits(
+    root: &Root,
+    limits: &mut CgroupLimits,
+    pools: &[Pool],
+    needed: &dyn Fn(PageSize) -> Pages,
+) -> bool {
     if !root.is_live() || limits.hugetlb_group.known().is_some_and(|group| !group.hidden_above) {
-        return;
+        return false;
     }
     let mount = limits.hugetlb_group.known().map_or("sys/fs/cgroup".into(), |group| group.mount.clone());
     let place = mount.join(ABOVE);
+    let mut is_replaced = false;
     for limits in &mut limits.hugetlb {
         let size = limits.page_size;
         let Some(pool) = pools.iter().find(|pool| pool.page_size == size && pool.node.is_none()) else {
             continue;
         };
-        let wanted = pool.available().min(most);
-        let visible =
-            limits.touch.known().and_then(Option::as_ref).and_then(|limit| limit.left.known().copied());
-        if wanted == Pages(0) || visible.is_some_and(|left| left < size.bytes()) {
+        let visible = limits.touch.known().and_then(Option::as_ref).and_then(|limit| limit.left.known());
+        let visible = visible.map_or(pool.available(), |left| left.whole_pages(size));
+        let wanted = needed(size).min(pool.available()).min(visible);
+        if wanted == Pages(0) {
             continue;
         }
-        match touchable(size, wanted) {
-            Ok(Tried { pages, is_limit: true }) => {
-                limits.touch = Reading::Known(Some(tried(size, pages, &place)))
+        let unknown = |why: String| {
+            Reading::unknown(format!("limits of control groups above this container are not visible; {why}"))
+        };
+        limits.touch = match touch(size, wanted) {
+            Ok((_, End::Complete | End::Refused)) => continue,
+            Ok((pages, End::Limit)) => Reading::Known(Some(tried(size, pages, &place))),
+            Ok((pages, End::TimeUp)) => {
+                unknown(format!("{pages} pages of {size} could be touched within {} s", TIME_LIMIT.as_secs()))
             }
-            Ok(Tried { pages, .. }) if pages >= wanted => {}
-            Ok(Tried { pages, .. }) => {
-                limits.touch = Reading::unknown(format!(
-                    "limits of control groups above this container are not visible; {pages} pages of {size} could be \
-                     touched within {} s",
-                    TIME_LIMIT.as_secs()
-                ));
-            }
-            Err(error) => {
-                limits.touch = Reading::unknown(format!(
-                    "limits of control groups above this container are not visible, and touching a page failed: {error}"
-                ));
-            }
-        }
+            Err(error) => unknown(format!("touching a page failed: {error}")),
+        };
+        is_replaced = true;
     }
+    is_replaced
 }
 
 /// A limit that only a trial has shown.

@@ -23,6 +23,7 @@ use hugewise_databases::{
 use hugewise_jvm::launch::{self, LaunchError, LaunchLine, read_option_file};
 use hugewise_launch::launcher::Launcher;
 use hugewise_linux::{
+    cgroup::CgroupLimits,
     facts::Facts,
     hugepages::{backing::Backing, contiguity::Scan, page_sizes::PageSizes, pools::Pool, touch},
     json,
@@ -248,10 +249,9 @@ fn make_with(
         off_heap: wishes.off_heap,
         node: wishes.node,
     };
-    let plan_after = |scan| -> anyhow::Result<(Planned, Facts)> {
+    let plan_after = |scan, cgroup: Option<&CgroupLimits>| -> anyhow::Result<(Planned, Facts)> {
         let mut facts = Facts::gather(root, scan);
-        let pools: Vec<Pool> = facts.machine_pools().cloned().collect();
-        touch::try_hidden_limits(root, &mut facts.cgroup, &pools, Pages(u64::MAX));
+        facts.cgroup = cgroup.cloned().unwrap_or(facts.cgroup);
         changed(&mut facts);
         let excluded = holder.as_ref().and_then(|holder| experiment::exclude(&mut facts, holder));
         let mut plan = match &line {
@@ -263,9 +263,18 @@ fn make_with(
         Ok((plan, facts))
     };
     // Only the largest pages need a scan, which takes a second for each 30 GiB.
-    let (plan, facts) = plan_after(Scan::Never)?;
+    let (mut plan, mut facts) = plan_after(Scan::Never, None)?;
+    let needed = |size| {
+        plan.pools.iter().find(|pool| pool.page_size_bytes == size).map_or(Pages(0), |pool| pool.pages_needed)
+    };
+    let pools: Vec<Pool> = facts.machine_pools().cloned().collect();
+    let tried =
+        touch::try_hidden_limits(root, &mut facts.cgroup, &pools, &needed).then(|| facts.cgroup.clone());
+    if tried.is_some() {
+        (plan, facts) = plan_after(Scan::Never, tried.as_ref())?;
+    }
     let needs_scan = plan.pools.iter().any(|pool| facts.contiguity.needs_scan(pool.page_size_bytes));
-    if needs_scan { Ok(plan_after(Scan::IfQuick)?.0) } else { Ok(plan) }
+    if needs_scan { Ok(plan_after(Scan::IfQuick, tried.as_ref())?.0) } else { Ok(plan) }
 }
 
 fn is_negative(plan: &Planned) -> bool {

@@ -248,7 +248,7 @@ pub fn run(run: &Run) -> anyhow::Result<ExitCode> {
             return hand_over(&target, None);
         }
     };
-    let mut facts = target.facts(&root, &sizes, &thp, &wanted);
+    let mut facts = target.facts(&root, &sizes, &thp, &wanted, answers.as_ref());
     let no_observer = if run.quiet {
         Some("--quiet does not start the observer, which collapses the memory")
     } else {

@@ -57,7 +57,7 @@ pub struct Target {
     command: Vec<OsString>,
     /// The parsed command line of a `java`; `None` for other programs, or if parsing failed.
     pub line: Option<LaunchLine>,
-    /// The program that the command starts, if it is no `java`; `None` also if it was not found.
+    /// The program that the command starts; `None` for a `java` command line, and for a program that was not found.
     pub launcher: Option<Launcher>,
     /// Why the command line of a `java` could not be parsed.
     pub not_understood: Option<LaunchError>,
@@ -111,6 +111,7 @@ impl Target {
         sizes: &PageSizes,
         thp: &Thp,
         wanted: &BackingRequest,
+        answers: Option<&JvmAnswers>,
     ) -> SelectionFacts {
         let pools = pools::read(root).unwrap_or_default();
         let malloc_matters = !self.is_for_jvms() || wanted.off_heap.is_some();
@@ -122,7 +123,12 @@ impl Target {
         let takes_pages = pools.iter().any(|pool| pool.available() > Pages(0));
         let mut cgroup = cgroup::read(root, if takes_pages { &sizes.hugetlb } else { &[] });
         if wanted.backing.is_none_or(Backing::is_explicit) || wanted.off_heap.is_some() {
-            touch::try_hidden_limits(root, &mut cgroup, &pools, Pages(u64::MAX));
+            let offers = answers.iter().flat_map(|answers| &answers.offers);
+            let needed: Vec<(PageSize, Pages)> = offers.flat_map(|offer| offer.pages.clone()).collect();
+            let most = |size| needed.iter().filter(|(of, _)| *of == size).map(|(_, pages)| *pages).max();
+            // The demand of other memory is unknown.
+            let needed = |size| most(size).filter(|_| wanted.off_heap.is_none()).unwrap_or(Pages(u64::MAX));
+            touch::try_hidden_limits(root, &mut cgroup, &pools, &needed);
         }
         SelectionFacts {
             cgroup,
