@@ -24,14 +24,14 @@ impl ScriptText {
     }
 
     /// Reads a file that names its interpreter, and the scripts of its folder that it names. `path` is relative to the
-    /// root. `None` if it is no script.
+    /// root. `None` for a binary.
     pub(crate) fn of_script(root: &Root, path: &Path) -> Option<ScriptText> {
         beginning(root, path).filter(|text| text.starts_with("#!"))?;
         ScriptText::of_file(root, path)
     }
 
     /// Reads a script, and those of its folder that it names by a path, as in `. "$HOME_OF_IT"/bin/env.sh`. `path` is
-    /// relative to the root. `None` if it is no text.
+    /// relative to the root. `None` for a binary.
     pub(crate) fn of_file(root: &Root, path: &Path) -> Option<ScriptText> {
         let path = root.resolve(path).unwrap_or_else(|_| path.to_owned());
         let mut all = ScriptText::new(&beginning(root, &path)?);
@@ -116,11 +116,15 @@ impl ScriptText {
     }
 }
 
-/// The beginning of a file of text; `None` if it is none.
+/// The text at the beginning of a file; `None` for other files. An archive may follow the text, as in an executable jar.
 fn beginning(root: &Root, path: &Path) -> Option<String> {
-    let read = root.beginning(path, MAX_SCRIPT_BYTES).ok()?;
-    let is_text = !read.contains(&0);
-    is_text.then(|| String::from_utf8_lossy(&read).into_owned())
+    let mut read = root.beginning(path, MAX_SCRIPT_BYTES).ok()?;
+    let text = read.iter().position(|byte| *byte == 0);
+    if text.is_some() && !read.starts_with(b"#!") {
+        return None;
+    }
+    read.truncate(text.unwrap_or(read.len()));
+    Some(String::from_utf8_lossy(&read).into_owned())
 }
 
 /// The last names of the paths in a line.
@@ -217,6 +221,9 @@ mod tests {
         assert!(script.drops("JAVA_TOOL_OPTIONS") && script.reads("ES_JAVA_OPTS") && script.names_java());
         assert!(!script.reads("OTHER_OPTS"));
         assert_eq!(ScriptText::of_script(&root, &path("binary")?), None);
+        write("app.jar", "#!/bin/sh\nexec \"$JAVA_HOME/bin/java\" -jar \"$0\"\nexit\nPK\u{3}\u{4}\0\0\u{8}")?;
+        let jar = ScriptText::of_script(&root, &path("app.jar")?).ok_or("no script")?;
+        assert!(jar.names_java(), "{jar:?}");
         assert_eq!(ScriptText::of_script(&root, &path("gone")?), None);
         Ok(())
     }
