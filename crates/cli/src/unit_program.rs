@@ -46,8 +46,8 @@ pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitP
     let channel = channel(root, unit)?;
     let mut names =
         if jvm.is_some() { OPTION_VARIABLES.to_vec() } else { UnitProgram::MALLOC_VARIABLES.to_vec() };
-    names.extend(channel.iter().map(|channel| channel.variable.as_str()).filter(|_| jvm.is_some()));
-    names.dedup();
+    let own = channel.as_ref().map(|channel| channel.variable.as_str()).filter(|_| jvm.is_some());
+    names.extend(own.filter(|own| !OPTION_VARIABLES.contains(own)));
     let mut environment = Vec::new();
     for name in names {
         let value = configured.value(name).map_err(|why| anyhow::anyhow!("{unit}: {why}"))?;
@@ -56,11 +56,10 @@ pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitP
     Ok(UnitProgram { unit: unit.clone(), is_jvm: jvm.is_some(), channel, allocator, environment })
 }
 
-/// The channel of the program that its configuration starts; of one that is no script, the variable of every JVM.
+/// The channel of the program in the configuration of a service; `None` if it is a script that leaves no variable.
 fn channel(root: &Root, unit: &Unit) -> anyhow::Result<Option<Channel>> {
     let program = unit.program().with_context(|| format!("{unit}: its ExecStart is unknown"))?;
-    let of_script = program.and_then(|program| Launcher::channel_of_file(root, &program));
-    Ok(of_script.unwrap_or_else(|| Some(Channel::of_every_jvm())))
+    Ok(program.map_or_else(|| Some(Channel::of_every_jvm()), |file| Launcher::channel_of_file(root, &file)))
 }
 
 /// The JVM of a service: its main process, or one that this has started as the same user.

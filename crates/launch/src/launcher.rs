@@ -1,4 +1,4 @@
-//! A program that is no `java` itself, and may start one: a script, or any other program.
+//! A program other than `java` that may start a JVM: a script, or a binary.
 
 use std::{
     env, fs,
@@ -29,7 +29,7 @@ pub struct Launcher {
     /// The program with its arguments.
     pub words: Vec<String>,
     name: String,
-    /// `None` if it is no script.
+    /// The text of a script; `None` for a binary.
     text: Option<ScriptText>,
     /// Whether it names a `java`: then it most likely starts one.
     names_java: bool,
@@ -69,12 +69,13 @@ impl Launcher {
         Some(launcher)
     }
 
-    /// The channel of a script that a service starts, which is `None` if it leaves no variable; the outer `None` is for
-    /// a file that is no script.
-    pub fn channel_of_file(root: &Root, file: &Path) -> Option<Option<Channel>> {
-        let name = file.file_name()?.to_string_lossy().into_owned();
-        let text = ScriptText::of_script(root, &relative(file))?;
-        Some(Channel::choose(&name, &text, None))
+    /// The channel of the program that a service starts; `None` if it is a script that leaves no variable.
+    pub fn channel_of_file(root: &Root, file: &Path) -> Option<Channel> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        match ScriptText::of_script(root, &relative(file)) {
+            Some(text) => Channel::choose(&name, &text, None),
+            None => Some(Channel::of_every_jvm()),
+        }
     }
 
     /// A `java` behind the same words, with the same environment.
@@ -193,7 +194,7 @@ impl Launcher {
 struct StartedProgram {
     /// Its file name; of a script, not of its interpreter.
     name: String,
-    /// `None` if it is no script.
+    /// The text of a script; `None` for a binary.
     text: Option<ScriptText>,
     names_java: bool,
 }

@@ -46,7 +46,7 @@ struct Readings {
 }
 
 impl PassedOptions {
-    /// Whether the JVM of process `pid` took these options; `None` if it is no HotSpot JVM.
+    /// Whether the JVM of process `pid` took these options; `None` if it is another program.
     pub fn taken_by(&self, root: &Root, pid: u32) -> Option<Taken> {
         regions::is_hotspot(root, pid).then(|| judge(self.backing, &self.read(root, pid)))
     }
@@ -64,7 +64,7 @@ impl PassedOptions {
                 };
                 let lost = match &self.variable {
                     Some(variable) => {
-                        format!("{variable} did not reach it: the program drops or replaces it")
+                        format!("they are not in its {variable} or on its command line")
                     }
                     None => "nothing passes them to it".to_owned(),
                 };
@@ -75,7 +75,7 @@ impl PassedOptions {
             }
             Taken::Refused => {
                 format!(
-                    "JVM {pid} got {options} by {place}, and does not use large pages: its own messages say why"
+                    "JVM {pid} got {options} by {place}, and does not use large pages: look at its own messages"
                 )
             }
         })

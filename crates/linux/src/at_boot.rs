@@ -132,7 +132,7 @@ fn services(root: &Root) -> Vec<BootSetting> {
     found
 }
 
-/// What a script writes; nothing if `path` is no script.
+/// What a script writes; empty for other files.
 fn script_writes(root: &Root, path: &str) -> Vec<BootSetting> {
     let Some(path) = path.strip_prefix('/').map(Path::new) else { return Vec::new() };
     // What is shown by a capture is small; a program is not read.

@@ -1,4 +1,4 @@
-//! What programs that are no `java` make of the options for their JVMs: arm asked, arm proven, exit status. Each kind of
+//! Programs other than `java` that start JVMs: the backing that was asked for, the proof, and the exit status. Each kind of
 //! program with each way in which it treats its JVM, under `run --strict`; and services whose script drops variables.
 
 use std::{error::Error, fmt::Write, fs, os::unix::fs::PermissionsExt, path::Path};

@@ -254,8 +254,8 @@ pub fn find_program(
     }))
 }
 
-/// The words before the first program of a command line that is no wrapper, and that program with its arguments; `None`
-/// if there is none.
+/// The wrappers at the beginning of a command line, and the program behind them with its arguments; `None` if the line
+/// ends with a wrapper.
 pub fn behind_wrappers(command: &[String]) -> Option<(Vec<String>, Vec<String>)> {
     let parsed = wrapper::walk_to(command, &[], &|name| !wrapper::is_wrapper(name)).ok()??;
     Some((parsed.wrapper, parsed.rest))

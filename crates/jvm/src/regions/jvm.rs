@@ -58,10 +58,20 @@ pub fn is_hotspot(root: &Root, pid: u32) -> bool {
 
 /// Whether the flag of type `bool` is set in the JVM of process `pid`; `None` if that cannot be read.
 pub(crate) fn flag_is_set(root: &Root, pid: u32, vmas: &[Vma], flag: &str) -> Option<bool> {
+    with_flags(root, pid, vmas, |flags| flags.is_set(flag))
+}
+
+/// What `read` finds in the flags of the JVM of process `pid`; `None` if they cannot be read.
+fn with_flags<T>(
+    root: &Root,
+    pid: u32,
+    vmas: &[Vma],
+    read: impl FnOnce(&Flags<'_>) -> Option<T>,
+) -> Option<T> {
     let library = vmas.iter().find(|vma| is_libjvm(&vma.name)).filter(|_| root.is_live())?;
-    let live = ProcessMemory::of(root, pid, vmas);
-    let image = Image::load(&live, library.addresses.start).ok()?;
-    Flags::read(&image).is_set(flag)
+    let memory = ProcessMemory::of(root, pid, vmas);
+    let image = Image::load(&memory, library.addresses.start).ok()?;
+    read(&Flags::read(&image))
 }
 
 /// The flags of a running JVM that decide its pages, after it adjusted them to the machine.
@@ -76,17 +86,13 @@ pub struct PageFlags {
 /// The flags of the JVM of process `pid`; `None` if they cannot be read.
 pub fn page_flags(root: &Root, pid: u32) -> Option<PageFlags> {
     let vmas = smaps::parse(&root.read(format!("proc/{pid}/maps")).ok()?).ok()?;
-    let read = || {
-        let library = vmas.iter().find(|vma| is_libjvm(&vma.name))?;
-        let memory = ProcessMemory::of(root, pid, &vmas);
-        let image = Image::load(&memory, library.addresses.start).ok()?;
-        let flags = Flags::read(&image);
+    let read = |flags: &Flags<'_>| {
         Some(PageFlags {
             large_pages: flags.is_set("UseLargePages")?,
             transparent: flags.is_set("UseTransparentHugePages")?,
         })
     };
-    if root.is_live() { aside::answer(aside::READING_LIMIT, read).ok()? } else { None }
+    aside::answer(aside::READING_LIMIT, || with_flags(root, pid, &vmas, read)).ok()?
 }
 
 /// Flags of a running JVM, by the addresses of their values.

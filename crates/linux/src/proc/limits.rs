@@ -1,11 +1,16 @@
 //! Resource limits, shared memory settings, identity and capabilities of this process.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cgroup::MOUNTINFO,
-    proc::fields::Fields,
+    proc::{
+        fields::Fields,
+        mounts::{self, Mount},
+    },
     reading::{Reading, Reason},
     root::Root,
     units::{Bytes, Pages},
@@ -146,16 +151,13 @@ pub fn read(root: &Root) -> Limits {
     }
 }
 
-/// Whether the last mount on /sys or /proc/sys has the option `ro`.
-fn settings_are_read_only(mounts: &str) -> bool {
-    let options = |point: &str| {
-        let mut all = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let mounted = all.rfind(|fields| fields.get(4) == Some(&point));
-        mounted.and_then(|fields| fields.get(5).map(|options| (*options).to_owned()))
+/// Whether the last mount on /sys or /proc/sys is read-only.
+fn settings_are_read_only(text: &str) -> bool {
+    let all: Vec<Mount> = mounts::parse(text).collect();
+    let is_read_only = |point: &str| {
+        all.iter().rfind(|mount| mount.point == Path::new(point)).is_some_and(|on| on.is_read_only)
     };
-    let is_read_only =
-        |point| options(point).is_some_and(|options| options.split(',').any(|word| word == "ro"));
-    is_read_only("/sys") || is_read_only("/proc/sys")
+    is_read_only("sys") || is_read_only("proc/sys")
 }
 
 /// Whether the ids of users are mapped.

@@ -20,6 +20,8 @@ pub struct Mount {
     pub point: PathBuf,
     /// Type of the file system, for example `ext4`.
     pub kind: String,
+    /// Whether it is read-only at this mount point.
+    pub is_read_only: bool,
     /// Options of the file system, separated by commas.
     pub options: String,
 }
@@ -93,6 +95,7 @@ fn parse_line(line: &str) -> Option<Mount> {
         device: (major.parse().ok()?, minor.parse().ok()?),
         root: unescape(before.next()?),
         point: Path::new(unescape(before.next()?).trim_start_matches('/')).to_owned(),
+        is_read_only: before.next()?.split(',').any(|option| option == "ro"),
         kind: after.next()?.to_owned(),
         options: after.nth(1).unwrap_or_default().to_owned(),
     })
@@ -131,6 +134,6 @@ mod tests {
         let tmpfs: Vec<Option<Tmpfs>> = mounts.iter().map(Mount::tmpfs).collect();
         let expected = |point: &str, huge| Some(Tmpfs { point: point.into(), huge });
         assert_eq!(tmpfs, [expected("dev/shm", Huge::Never), expected("mnt/a b", Huge::Advise), None]);
-        assert_eq!(mounts[2].device, (254, 0));
+        assert_eq!((mounts[2].device, mounts[2].is_read_only), ((254, 0), false));
     }
 }

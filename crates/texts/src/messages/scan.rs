@@ -49,7 +49,7 @@ pub struct ScannedLog {
     pub about_huge_pages: u64,
     /// Lines that were cut, as they are too long.
     pub cut: u64,
-    /// Lines that are no text in UTF-8 or UTF-16.
+    /// Lines that are not in UTF-8 or UTF-16.
     pub binary: u64,
     /// Why the log was not read to its end; `None` if it was.
     pub ended_early: Option<String>,
@@ -106,7 +106,7 @@ pub fn scan(log: impl Read) -> io::Result<ScannedLog> {
     Ok(scan.log)
 }
 
-/// Whether at least an eighth of a text is no text: replaced bytes, or control characters.
+/// Whether at least an eighth of a text is replaced bytes or control characters.
 fn is_binary(text: &str) -> bool {
     let is_foreign =
         |letter: &char| *letter == char::REPLACEMENT_CHARACTER || (letter.is_control() && *letter != '\t');

@@ -17,7 +17,7 @@ pub struct ObserverTask {
     pub backing: Backing,
     /// Backing chosen for memory outside of the heap; `None` if unchanged.
     pub off_heap: Option<Backing>,
-    /// Largest heap; `None` if the program is no `java`.
+    /// Largest heap of the JVM of a `java` command line; `None` for other programs.
     pub max_heap: Option<Bytes>,
     /// The backing is for the heaps of JVMs only, which the program is or starts.
     pub for_jvms: bool,
@@ -38,7 +38,7 @@ pub struct ObserverTask {
 }
 
 impl ObserverTask {
-    /// Whether the program is no `java` itself, and may start several JVMs.
+    /// Whether another program than `java` was started, which may start several JVMs.
     pub fn is_launcher(&self) -> bool {
         self.max_heap.is_none() && self.passed.is_some()
     }

@@ -56,8 +56,8 @@ pub struct RunReport {
     pub collapsed_bytes: Bytes,
     /// Duration of the collapse; 0 if there was none.
     pub collapse_seconds: f64,
-    /// Whether the JVM with most memory took the options that were passed, by its own flags; false also if there is no
-    /// JVM for them; null if its flags could not be read.
+    /// Whether the JVM with most memory took the options that were passed, by its own flags. False if the options were
+    /// for JVMs only, and none was found. Null if the flags could not be read.
     pub options_taken: Option<bool>,
     /// Whether the regions for which a backing was requested have it, to 90 % at least; null if that could not be read,
     /// or if they are smaller than four huge pages.
@@ -77,7 +77,7 @@ pub enum Verdict {
     NotShort = 0,
     /// A region is on other pages.
     TooFewPages = 3,
-    /// A JVM did not take the options, or there is no JVM for them.
+    /// The JVM with most memory did not take the options, or no JVM was found.
     OptionsNotTaken = 4,
 }
 
@@ -137,8 +137,8 @@ impl RunReport {
         }
     }
 
-    /// Whether the JVM with most memory took its options; also false if there is none, and they were for JVMs only.
-    /// A launcher's own JVM may have no need of them.
+    /// Whether the JVM with most memory took the options; others may be those of a launcher. False if the options were
+    /// for JVMs only, and none was found.
     fn are_options_taken(&self, assignment: &ObserverTask) -> Option<bool> {
         assignment.passed.as_ref()?;
         match self.found.jvms.first() {

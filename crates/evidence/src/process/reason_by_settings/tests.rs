@@ -348,7 +348,7 @@ fn holes_are_named_with_the_allocator_that_purges() {
     let seen = MappingReadings { sparse: Bytes(40 * MIB), ..advised() };
     let machine = machine("madvise");
     assert_eq!(account(&seen, &machine), [(Reason::Holes, 40), (Reason::Eligible, 24)]);
-    // Without a request, holes are no reason.
+    // Without a request, holes do not explain base pages.
     assert_eq!(
         why(&MappingReadings { sparse: Bytes(40 * MIB), ..self::seen() }, "madvise"),
         Some(Reason::NeverAdvised)
