@@ -4,6 +4,7 @@ pub mod allocation;
 pub mod attach;
 pub mod collector;
 pub mod demand;
+pub mod environment;
 pub mod flags;
 pub mod gc_log;
 pub mod jdks;

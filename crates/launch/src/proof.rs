@@ -3,6 +3,7 @@
 use std::io;
 
 use hugewise_jvm::{
+    environment::Environment,
     launch::{LaunchLine, OPTION_VARIABLES},
     regions::{self, PageFlags},
 };
@@ -82,18 +83,16 @@ impl PassedOptions {
     }
 
     fn read(&self, root: &Root, pid: u32) -> Readings {
-        let words = |name: &str| -> Option<Vec<String>> {
-            let text = root.read_bytes(format!("proc/{pid}/{name}")).ok()?;
+        let read = |name: &str| root.read_bytes(format!("proc/{pid}/{name}")).ok();
+        let command = read("cmdline").map(|text| {
             let words = text.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-            Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
-        };
-        let command = words("cmdline");
+            words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
+        });
         let is_there =
             |text: &str| self.options.iter().all(|option| text.split_whitespace().any(|w| w == option));
         let in_variable = |variable: &str| {
-            let environment = words("environ")?;
-            let value = environment.iter().find_map(|word| word.strip_prefix(variable)?.strip_prefix('='));
-            Some(value.is_some_and(is_there))
+            let environment = Environment::parse(&read("environ")?);
+            Some(environment.get(variable).is_some_and(is_there))
         };
         let on_command_line = command.as_ref().map(|command| is_there(&command.join(" ")));
         // Only these are read by a JVM itself; a script passes on what the others have.

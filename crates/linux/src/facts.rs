@@ -28,6 +28,12 @@ use crate::{
 /// Path of the kernel release.
 pub const OSRELEASE: &str = "proc/sys/kernel/osrelease";
 
+/// The first two numbers of a kernel release such as `6.18.44-generic`; `None` if it does not begin with them.
+pub fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// The facts about a machine, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {

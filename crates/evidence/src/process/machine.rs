@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use hugewise_linux::{
-    facts::OSRELEASE,
+    facts::{OSRELEASE, kernel_version},
     hugepages::{
         page_sizes::PageSizes,
         pools::{self, Pool},
@@ -48,7 +48,10 @@ impl MachineState {
         let splits = vmstat.get("thp_split_page").zip(vmstat.get("thp_split_pmd"));
         Ok(MachineState {
             sizes,
-            kernel: root.value(OSRELEASE, "a release").ok().and_then(|release: String| numbers(&release)),
+            kernel: root
+                .value(OSRELEASE, "a release")
+                .ok()
+                .and_then(|release: String| kernel_version(&release)),
             anonymous: owned(thp.pmd_enabled()),
             shared: owned(thp.pmd_shmem_enabled()),
             defrag: thp.defrag.known().cloned(),
@@ -70,10 +73,4 @@ impl MachineState {
     pub fn pmd(&self) -> Option<PageSize> {
         self.sizes.thp
     }
-}
-
-/// The first two numbers of `6.18.44-generic`.
-fn numbers(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|one: char| !one.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }

@@ -1,6 +1,5 @@
 //! The mappings of a process: named, counted by page size, with the reason for base pages.
 
-mod environment;
 mod machine;
 mod measure;
 mod model;
@@ -14,6 +13,7 @@ mod summary;
 
 use std::cell::OnceCell;
 
+use hugewise_jvm::environment::Environment;
 use hugewise_linux::{
     pages::folios::{self, FolioSelection},
     proc::{
@@ -25,7 +25,7 @@ use hugewise_linux::{
     units::Bytes,
 };
 
-use self::{environment::Environment, names::Naming, reason_words::Circumstances, runtime::Runtime};
+use self::{names::Naming, reason_words::Circumstances, runtime::Runtime};
 
 pub use self::{
     machine::MachineState,

@@ -2,6 +2,7 @@
 
 use std::{fs::File, io, time::Duration};
 
+use hugewise_jvm::environment::Environment;
 use hugewise_linux::{
     action::Action,
     elf_sections::{self, Section},
@@ -11,8 +12,6 @@ use hugewise_linux::{
 };
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
-
-use super::environment::Environment;
 
 /// Longest reading of a program's file, which may be on a file system that hangs.
 const READING_LIMIT: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use hugewise_jvm::jdks::Jdk;
 use hugewise_linux::{
-    facts::Facts,
+    facts::{Facts, kernel_version},
     hugepages::{contiguity::BUDDYINFO, thp},
 };
 
@@ -144,9 +144,6 @@ fn compactions(facts: &Facts) -> String {
 
 /// Whether the kernel has the value `defer`, since Linux 4.6; true if its release is unknown.
 fn knows_defer(facts: &Facts) -> bool {
-    let numbers = facts.kernel.known().and_then(|release| {
-        let mut numbers = release.split(|one: char| !one.is_ascii_digit()).map(str::parse::<u32>);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-    });
-    numbers.is_none_or(|release| release >= (4, 6))
+    let version = facts.kernel.known().and_then(|release| kernel_version(release));
+    version.is_none_or(|version| version >= (4, 6))
 }

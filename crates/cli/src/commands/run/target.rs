@@ -23,7 +23,7 @@ use hugewise_launch::{launcher::Launcher, proof::PassedOptions};
 use hugewise_linux::{
     c_library, cgroup,
     executable::find,
-    facts::OSRELEASE,
+    facts::{OSRELEASE, kernel_version},
     hugepages::{backing::Backing, page_sizes::PageSizes, pools, thp::Thp, touch},
     proc::limits::{self, Capabilities},
     reading::Reason,
@@ -343,9 +343,7 @@ fn bound(flags: &FinalFlags, backing: Backing, sizes: &PageSizes) -> Vec<(PageSi
 /// Why this process cannot collapse the memory of another one; `None` if it can.
 fn collapse_obstacle(root: &Root) -> Option<String> {
     let kernel = root.read(OSRELEASE).unwrap_or_default();
-    let mut numbers =
-        kernel.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < MIN_COLLAPSE_KERNEL {
+    if kernel_version(&kernel).is_none_or(|version| version < MIN_COLLAPSE_KERNEL) {
         return Some(format!("a collapse needs Linux 6.1, and this is {}", kernel.trim()));
     }
     match limits::read(root).capabilities.known() {

@@ -1,5 +1,6 @@
 use std::{cell::OnceCell, path::PathBuf};
 
+use hugewise_jvm::environment::Environment;
 use hugewise_linux::{
     pages::count::PageCounts, proc::process::Process, reading::Reading, root::Root, units::PageSize,
 };
@@ -7,7 +8,6 @@ use hugewise_linux::{
 use super::{
     super::{
         Kind, Known, Part, PartCounts, Survey,
-        environment::Environment,
         reason_words::{Circumstances, words},
         runtime::Runtime,
     },
