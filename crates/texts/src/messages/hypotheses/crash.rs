@@ -288,9 +288,13 @@ impl Explainer<'_> {
     }
 }
 
-/// Whether a mapped file is one of hugetlbfs or of anonymous pages of a pool.
+/// Whether a mapped file is one of anonymous pages of a pool, or lies below a usual mount point of hugetlbfs.
 fn is_of_pool(file: &str) -> bool {
-    file.contains("huge")
+    let is_mount_point = |name: &str| {
+        ["huge", "hugepages", "hugetlb", "hugetlbfs"].contains(&name) || name.starts_with("hugepages-")
+    };
+    let folders = file.rsplit_once('/').map_or("", |(folders, _)| folders);
+    file.starts_with("/anon_hugepage") || folders.split('/').any(is_mount_point)
 }
 
 /// The file that a function of the JVM reads through a mapping.
@@ -313,4 +317,21 @@ fn touches_memory(frame: &str) -> bool {
     ["CodeHeap::", "pretouch", "PretouchTask", "G1PageBasedVirtualSpace", "ZPhysicalMemory", "CardTable"]
         .iter()
         .any(|name| frame.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_of_a_pool_by_its_place_and_not_by_its_name() {
+        for file in
+            ["/anon_hugepage (deleted)", "/dev/hugepages/rtemap_0", "/mnt/huge/a", "/dev/hugepages-1G/b"]
+        {
+            assert!(is_of_pool(file), "{file}");
+        }
+        for file in ["/data/hugestore.db", "/srv/hugewise.jar", "/opt/huge.zip", "/tmp/a", ""] {
+            assert!(!is_of_pool(file), "{file}");
+        }
+    }
 }
