@@ -147,7 +147,8 @@ fn ends_early() -> TestResult {
     running.signal("INT")?;
     let ran = running.wait()?.ended_with(130)?;
     says(&ran.stderr, &["before a turn was complete"])?;
-    assert!(total_huge(&pid)? < HEAP_MIB * MIB / 10);
+    let left = total_huge(&pid)?;
+    assert!(left < HEAP_MIB * MIB / 10, "{left} {ran:#?}");
     // The process ends during the warm-up.
     let running = started(&pid, &url, true)?;
     drop(program);

@@ -160,12 +160,11 @@ fn call(aside: &mut Aside, range: &Range<u64>, advice: c_int) -> io::Result<i32>
     let last = || Deadline::after(LAST_CALL_LIMIT, None);
     aside.send(&request, &last())?;
     let signal = Interrupt::of_handlers();
-    let answer = match aside.receive(size_of::<i32>(), &Deadline::after(CALL_LIMIT, signal)) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            aside.receive(size_of::<i32>(), &last())?
-        }
-        answer => answer?,
-    };
+    match aside.wait(&Deadline::after(CALL_LIMIT, signal)) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        begun => begun?,
+    }
+    let answer = aside.receive(size_of::<i32>(), &last())?;
     let number = answer.bytes.try_into().map_err(|_| io::Error::other("not the number of an error"))?;
     Ok(i32::from_ne_bytes(number))
 }

@@ -59,7 +59,7 @@ impl<'a> Deadline<'a> {
     }
 
     /// Waits with `wait` until it returns true.
-    fn wait(&self, wait: impl Fn(Duration) -> io::Result<bool>) -> io::Result<()> {
+    pub(super) fn wait(&self, wait: impl Fn(Duration) -> io::Result<bool>) -> io::Result<()> {
         while !wait(self.left()?.min(INTERRUPT_INTERVAL))? {}
         Ok(())
     }

@@ -5,8 +5,9 @@
 //! child has a session of its own, holds no descriptor and so no lock of this process, and is killed at the end of its
 //! time, or with this process; nothing waits for its end.
 //!
-//! [`below`] reads files and connects to sockets below such a folder. [`ask`] returns bytes. [`ask_for_socket`] returns a descriptor, which must not be of a file: closing one, or reading
-//! it, may wait as well. An [`Aside`] is a conversation of several messages.
+//! [`below`] reads files and connects to sockets below such a folder. [`ask`] returns bytes. [`ask_for_socket`] returns a
+//! descriptor, which must not be of a file: closing one, or reading it, may wait as well. An [`Aside`] is a conversation
+//! of several messages.
 //!
 //! The child is a copy of this process without its other threads. The work may allocate memory, open, read and send;
 //! it must not print, and must not take a lock that another thread may have held. If it did, it would not answer in
@@ -37,7 +38,7 @@ pub use self::{
     channel::{Answers, Deadline, Message},
     reading::limit_readings,
 };
-use super::{checked, file};
+use super::{checked, file, wait_readable};
 
 /// Children that did not answer and still exist, at most; they cost memory until they end, or this process does.
 const MAX_ABANDONED: usize = 64;
@@ -105,6 +106,12 @@ impl Aside {
     /// `UnexpectedEof` if the work is done.
     pub fn receive(&mut self, limit: usize, deadline: &Deadline<'_>) -> io::Result<Message> {
         channel::receive(&self.channel, limit, deadline)
+    }
+
+    /// Waits for the begin of the next message, or the end of the work. Errors as of [`ask`]; the message can be received
+    /// later, also after an error.
+    pub fn wait(&self, deadline: &Deadline<'_>) -> io::Result<()> {
+        deadline.wait(|time| wait_readable(&self.channel, time))
     }
 
     /// Sends bytes, which the work reads with [`Answers::receive`].

@@ -95,6 +95,18 @@ pub enum Leave {
     Base,
 }
 
+/// The pages that memory shall be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Base,
+    Huge,
+}
+
+/// The pages whose memory is wanted so.
+fn of(pages: Vec<Candidate>, wanted: &dyn Fn(u64) -> Option<Wanted>, so: Wanted) -> Vec<Candidate> {
+    pages.into_iter().filter(|page| wanted(page.addresses.start) == Some(so)).collect()
+}
+
 /// The memory now.
 struct Now {
     huge: SplitSample,
@@ -202,46 +214,42 @@ impl<'a> LiveHost<'a> {
         }
     }
 
-    /// Puts the pages for which `is_huge` is true on huge pages, and all others on base pages.
-    fn arrange(&mut self, is_huge: &dyn Fn(u64) -> bool) -> anyhow::Result<()> {
+    /// Puts each page of `now` and of those known on the pages that `wanted` returns for its address.
+    fn arrange(&mut self, now: Now, wanted: &dyn Fn(u64) -> Option<Wanted>) -> anyhow::Result<()> {
         let begin = Instant::now();
-        let now = self.read()?;
-        self.learn(&now);
         let on_huge: BTreeSet<u64> = now.huge.pages().iter().map(|page| page.addresses.start).collect();
         let resident: BTreeMap<u64, Bytes> =
             now.dense.iter().map(|page| (page.addresses.start, page.present)).collect();
+        let is_to_collapse = |start| wanted(start) == Some(Wanted::Huge) && !on_huge.contains(&start);
         let collapse: Vec<Candidate> = self
             .known
             .values()
-            .filter(|page| is_huge(page.addresses.start) && !on_huge.contains(&page.addresses.start))
+            .filter(|page| is_to_collapse(page.addresses.start))
             .map(|page| {
                 // A range that is no longer dense may have no resident page.
                 let present = resident.get(&page.addresses.start).copied().unwrap_or_default();
                 Candidate { addresses: page.addresses.clone(), present }
             })
             .collect();
-        self.split(now.huge, is_huge, begin)?;
-        let mut wanted = Sum::default();
-        collapse.iter().for_each(|page| wanted.add(page.present));
+        self.split(now.huge, wanted, begin)?;
+        let mut sum = Sum::default();
+        collapse.iter().for_each(|page| sum.add(page.present));
         let room = Reading::from(live::room(self.root, self.machine.sizes.base, self.size));
-        admission::admit(wanted, self.size, &room, self.moving.allow_reclaim)?;
+        admission::admit(sum, self.size, &room, self.moving.allow_reclaim)?;
         let settings = Settings { size: self.size, rate: None, allow_reclaim: self.moving.allow_reclaim };
         self.in_pieces(&collapse, begin, |target, piece| {
             live::collapse_all(target, piece, settings, &mut |_, _| {})
         })
     }
 
-    /// Puts the pages of `huge` for which `is_huge` is false on base pages.
+    /// Puts the pages of `huge` that are wanted so on base pages.
     fn split(
         &mut self,
         huge: SplitSample,
-        is_huge: &dyn Fn(u64) -> bool,
+        wanted: &dyn Fn(u64) -> Option<Wanted>,
         begin: Instant,
     ) -> anyhow::Result<()> {
-        let to_split = |pages: Vec<Candidate>| -> Vec<Candidate> {
-            pages.into_iter().filter(|page| !is_huge(page.addresses.start)).collect()
-        };
-        let mut pages = to_split(huge.pages());
+        let mut pages = of(huge.pages(), wanted, Wanted::Base);
         for _ in 0..MAX_PASSES {
             if pages.is_empty() {
                 break;
@@ -253,7 +261,7 @@ impl<'a> LiveHost<'a> {
             if self.given_back.is_none() {
                 self.given_back = Some(on_huge_pages::given_back(&after.occupancy, &pages)?);
             }
-            pages = to_split(after.still_huge(&huge));
+            pages = of(after.still_huge(&huge), wanted, Wanted::Base);
         }
         Ok(())
     }
@@ -289,17 +297,32 @@ impl<'a> LiveHost<'a> {
         Ok(())
     }
 
-    /// Leaves the process on these pages. Interrupts are ignored, and the time is not limited.
+    /// Leaves the process on these pages. Interrupts are ignored, and the time is not limited. An error if its pages
+    /// are others afterwards.
     pub fn leave(&mut self, leave: Leave) -> anyhow::Result<()> {
         self.interrupt = None;
         self.moving.max_transition = Duration::MAX;
+        // The names of regions may be unknown now. What was moved is known by its addresses.
+        self.moving.region = RegionSelection::All;
         let found = std::mem::take(&mut self.found);
-        let arranged = self.arrange(&|start| match leave {
-            Leave::Found => found.contains(&start),
-            Leave::Huge => true,
-            Leave::Base => false,
+        let known: BTreeSet<u64> = self.known.keys().copied().collect();
+        let wanted = |start| {
+            let is_huge = match leave {
+                Leave::Found => found.contains(&start),
+                Leave::Huge => true,
+                Leave::Base => false,
+            };
+            known.contains(&start).then_some(if is_huge { Wanted::Huge } else { Wanted::Base })
+        };
+        let left = self.read().and_then(|now| self.arrange(now, &wanted)).and_then(|()| {
+            let now = self.read()?;
+            let huge = of(now.huge.pages(), &wanted, Wanted::Base).len();
+            ensure!(huge == 0, "{huge} huge pages could not be split");
+            let base = of(now.dense, &wanted, Wanted::Huge).len();
+            ensure!(base == 0 || leave != Leave::Found, "{base} pages could not be made huge again");
+            Ok(())
         });
-        if self.has_ended() { Ok(()) } else { arranged }
+        if self.has_ended() { Ok(()) } else { left }
     }
 
     /// Whether the process has ended, or has released its memory, as it does at its end.
@@ -311,8 +334,12 @@ impl<'a> LiveHost<'a> {
 
 impl LiveProcess for LiveHost<'_> {
     fn switch(&mut self, to: Backing) -> Result<(), Reason> {
-        let to_huge = to != Backing::Base;
-        self.arrange(&|_| to_huge).map_err(|error| Reason::new(format!("{error:#}")))
+        let wanted = if to == Backing::Base { Wanted::Base } else { Wanted::Huge };
+        let arranged = self.read().and_then(|now| {
+            self.learn(&now);
+            self.arrange(now, &|_| Some(wanted))
+        });
+        arranged.map_err(|error| Reason::new(format!("{error:#}")))
     }
 
     /// Of the memory that can be on huge pages.
@@ -362,6 +389,11 @@ pub fn put_back(root: &Root, memory: &ProcessMemory) -> Result<(), Reason> {
         if let Some(refused) = host.refused {
             bail!("{refused}");
         }
+        ensure!(
+            host.pages() > 0 || host.has_ended(),
+            "its region '{}' has no memory for huge pages now, or the addresses are unknown: try it again",
+            plain(&memory.region)
+        );
         let page = host.size.bytes().0;
         let ranges = memory.huge.iter().filter(|[start, end]| start < end && start % page == 0);
         host.found = ranges.flat_map(|[start, end]| (*start..*end).step_by(page as usize)).collect();
