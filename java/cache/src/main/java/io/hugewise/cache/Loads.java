@@ -1,7 +1,9 @@
 package io.hugewise.cache;
 
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -45,40 +47,23 @@ final class Loads<K, V> {
     @Nullable V get(K key, KeyBytes bytes, Function<? super K, ? extends @Nullable V> loader) {
         var own = new Pending.Load<V>(bytes);
         own.tryOwn();
-        Pending.Load<V> other = pending.begin(own);
-        if (other != null) {
+        try {
+            Pending.Load<V> other = pending.begin(own);
             // The executor may never begin with one that it has.
-            if (!other.tryOwn()) {
+            if (other != null && !other.tryOwn()) {
                 return await(other);
             }
-            own = other;
-        }
-        return load(key, bytes, loader, own);
-    }
-
-    private @Nullable V load(K key, KeyBytes bytes, Function<? super K, ? extends @Nullable V> loader, Pending.Load<V> own) {
-        try {
+            own = other == null ? own : other;
             // Another load may have ended between the miss and this one.
             V present = values.beforeLoad(bytes);
             V value = present == null ? timed(() -> loader.apply(key)) : null;
             V result = value == null ? present : added(key, value, own);
-            end(own, result);
+            pending.end(own, result);
             return result;
         } catch (Throwable error) {
-            fail(own, error);
+            pending.fail(own, error);
             throw error;
         }
-    }
-
-    /// The key can be loaded again before its readers are notified, which may do so.
-    private void end(Pending.Load<V> load, @Nullable V result) {
-        pending.end(load);
-        load.result.complete(result);
-    }
-
-    private void fail(Pending.Load<V> load, Throwable error) {
-        pending.end(load);
-        load.fail(error);
     }
 
     private V added(K key, V value, Pending.Load<V> load) {
@@ -151,13 +136,22 @@ final class Loads<K, V> {
     private void loadAll(Map<K, KeyBytes> missing, Function<? super Set<? extends K>, ? extends Map<? extends K, ? extends V>> loader, Map<K, V> found) {
         Map<K, Pending.Load<V>> own = new LinkedHashMap<>();
         Map<K, Pending.Load<V>> others = new LinkedHashMap<>();
+        // To end them takes no memory of the heap.
+        List<Pending.Load<V>> begun = new ArrayList<>(missing.size());
         try {
             missing.forEach((key, bytes) -> {
                 var load = new Pending.Load<V>(bytes);
                 load.tryOwn();
+                begun.add(load);
                 Pending.Load<V> other = pending.begin(load);
-                boolean isOwn = other == null || other.tryOwn();
-                (isOwn ? own : others).put(key, other == null ? load : other);
+                if (other == null) {
+                    own.put(key, load);
+                } else if (other.tryOwn()) {
+                    begun.set(begun.size() - 1, other);
+                    own.put(key, other);
+                } else {
+                    others.put(key, other);
+                }
             });
             Map<K, Pending.Load<V>> absent = new LinkedHashMap<>();
             own.forEach((key, load) -> {
@@ -166,14 +160,16 @@ final class Loads<K, V> {
                     absent.put(key, load);
                 } else {
                     found.put(key, present);
-                    end(load, present);
+                    pending.end(load, present);
                 }
             });
             if (!absent.isEmpty()) {
                 load(absent, loader, found);
             }
         } catch (Throwable error) {
-            own.values().forEach(load -> fail(load, error));
+            for (int i = 0; i < begun.size(); i++) {
+                pending.fail(begun.get(i), error);
+            }
             throw error;
         }
         // Own loads have ended, so two threads cannot wait for each other.
@@ -198,7 +194,7 @@ final class Loads<K, V> {
         absent.forEach((key, load) -> {
             V value = values.get(key);
             V result = value == null ? null : added(key, value, load);
-            end(load, result);
+            pending.end(load, result);
             if (result != null) {
                 found.put(key, result);
             }
@@ -263,21 +259,21 @@ final class Loads<K, V> {
     /// Loads a value again, or for the first time, by the executor.
     CompletableFuture<@Nullable V> refresh(K key, KeyBytes bytes, CacheLoader<? super K, V> loader) {
         var own = new Pending.Load<V>(bytes);
-        Pending.Load<V> other = pending.begin(own);
-        if (other != null) {
-            return other.copy();
-        }
         try {
+            Pending.Load<V> other = pending.begin(own);
+            if (other != null) {
+                return other.future();
+            }
             executor.execute(() -> {
                 if (own.tryOwn()) {
                     refresh(key, bytes, loader, own);
                 }
             });
         } catch (Throwable error) {
-            fail(own, error);
+            pending.fail(own, error);
             throw error;
         }
-        return own.copy();
+        return own.future();
     }
 
     private void refresh(K key, KeyBytes bytes, CacheLoader<? super K, V> loader, Pending.Load<V> own) {
@@ -295,10 +291,10 @@ final class Loads<K, V> {
             } else {
                 values.replaceUnlessWritten(key, value, own);
             }
-            end(own, value);
+            pending.end(own, value);
         } catch (Throwable error) {
             refreshFailed(bytes, error);
-            fail(own, error);
+            pending.fail(own, error);
         }
     }
 }

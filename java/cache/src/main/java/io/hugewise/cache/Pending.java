@@ -34,15 +34,21 @@ final class Pending<V> {
         final KeyBytes key;
         /// The key was written since the load began.
         volatile boolean isDiscarded;
+        private final CompletableFuture<@Nullable Void> end = new CompletableFuture<>();
 
         Load(KeyBytes key) {
             this.key = key;
         }
 
-        /// A future of the result, by which no other one can be set.
+        /// A future of the result.
         @SuppressWarnings("NullAway") // It does not see that values of the field's type may be null.
-        CompletableFuture<@Nullable V> copy() {
-            return result.thenApply(this::checked);
+        CompletableFuture<@Nullable V> future() {
+            return end.thenApply(_ -> result());
+        }
+
+        @Override
+        protected void hasJustEnded() {
+            end.complete(null);
         }
     }
 
@@ -69,8 +75,16 @@ final class Pending<V> {
         }
     }
 
-    void end(Load<V> own) {
-        loads.remove(own.key, own);
+    /// Ends a load. Its key can be loaded again before its readers are notified, which may do so. It throws nothing.
+    void end(Load<V> own, @Nullable V result) {
+        Work.remove(loads, own.key, own);
+        own.end(result);
+    }
+
+    /// Ends a load, which may not have begun, by an error. It throws nothing.
+    void fail(Load<V> own, Throwable error) {
+        Work.remove(loads, own.key, own);
+        own.fail(error);
     }
 
     void discard(KeyBytes key) {
@@ -105,8 +119,7 @@ final class Pending<V> {
         try {
             return function.get();
         } finally {
-            changes.remove(key, own);
-            own.result.complete(true);
+            end(key, own);
         }
     }
 
@@ -125,19 +138,30 @@ final class Pending<V> {
         var own = new Change();
         own.tryOwn();
         ReentrantLock lock = locks.apply(key.hash);
-        while (true) {
-            Change other;
-            lock.lock();
-            try {
-                other = changes.putIfAbsent(key, own);
-            } finally {
-                lock.unlock();
+        try {
+            while (true) {
+                Change other;
+                lock.lock();
+                try {
+                    other = changes.putIfAbsent(key, own);
+                } finally {
+                    lock.unlock();
+                }
+                if (other == null) {
+                    return own;
+                }
+                other.await();
             }
-            if (other == null) {
-                return own;
-            }
-            other.await();
+        } catch (Throwable error) {
+            // Without heap memory, the map may have it.
+            end(key, own);
+            throw error;
         }
+    }
+
+    private void end(KeyBytes key, Change own) {
+        Work.remove(changes, key, own);
+        own.end(true);
     }
 
     /// Runs a write of a key when no other thread changes it.

@@ -33,18 +33,25 @@ public final class Exclusion<K> {
     public Work<?> begin(K key) {
         var own = new Operation();
         own.tryOwn();
-        for (Operation other = operations.putIfAbsent(key, own); other != null; other = operations.putIfAbsent(key, own)) {
-            other.await();
+        try {
+            for (Operation other = operations.putIfAbsent(key, own); other != null; other = operations.putIfAbsent(key, own)) {
+                other.await();
+            }
+            return own;
+        } catch (Throwable error) {
+            // Without heap memory, a map may have grown by a mapping, and fail to count it.
+            end(key, own);
+            throw error;
         }
-        return own;
     }
 
-    /// Ends an operation.
+    /// Ends an operation. It throws nothing.
     ///
     /// @param key its key
     /// @param operation the operation
+    @SuppressWarnings("NullAway") // The result is not read.
     public void end(K key, Work<?> operation) {
-        operations.remove(key, operation);
-        operation.result.complete(null);
+        Work.remove(operations, key, operation);
+        operation.end(null);
     }
 }
