@@ -14,6 +14,7 @@ use crate::{
         pools::{self, Pool},
         thp::{self, Thp},
     },
+    numa::{self, Allowed},
     proc::{
         limits::{self, Limits},
         meminfo::{self, Meminfo},
@@ -62,6 +63,9 @@ pub struct Facts {
     pub cgroup: CgroupLimits,
     /// Resource limits, shared memory settings, identity and capabilities of this process.
     pub limits: Limits,
+    /// The CPUs and NUMA nodes that this process may use.
+    #[serde(default)]
+    pub allowed: Allowed,
     /// The hardware performance counters.
     pub pmu: Pmu,
 }
@@ -87,6 +91,7 @@ impl Facts {
         Facts {
             kernel: root.value(OSRELEASE, "a release").into(),
             limits: limits::read(root),
+            allowed: numa::allowed(root),
             overcommit: overcommit::read(root),
             direct_compactions: VmStat::read(root)
                 .map_err(Reason::from)

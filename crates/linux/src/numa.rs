@@ -1,24 +1,61 @@
-//! NUMA nodes: those with memory, and their CPUs.
+//! NUMA nodes: those with memory, and their CPUs; those of this process.
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::{
     hugepages::pools::NODES,
+    proc::{fields::Fields, limits::STATUS},
+    reading::{Reading, Reason},
     root::{ReadError, Root},
 };
 
+/// What a file contains.
+const LIST: &str = "a list like 0-3,8";
+
+/// The CPUs and nodes that this process may use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Allowed {
+    /// The number of CPUs that are online.
+    pub cpus: Reading<u32>,
+    /// The nodes that its memory may be on.
+    pub nodes: Reading<BTreeSet<u32>>,
+}
+
+/// Those of older recordings.
+impl Default for Allowed {
+    fn default() -> Allowed {
+        let missing = "not recorded by this version of hugewise";
+        Allowed { cpus: Reading::unknown(missing), nodes: Reading::unknown(missing) }
+    }
+}
+
+/// Reads the CPUs and nodes that this process may use.
+pub fn allowed(root: &Root) -> Allowed {
+    let status = Fields::read(root, STATUS);
+    let list = |key| status.get(key, LIST, parse);
+    let online = Reading::from(root.parsed("sys/devices/system/cpu/online", LIST, parse));
+    let cpus = list("Cpus_allowed_list").and_then(|allowed| {
+        let online = online.into_result()?;
+        Ok::<_, Reason>(online.intersection(&allowed).count() as u32)
+    });
+    Allowed { cpus, nodes: list("Mems_allowed_list") }
+}
+
 /// The CPUs of a node, from `/sys/devices/system/node/nodeN/cpulist`; empty for a node without CPUs.
 pub fn cpus(root: &Root, node: u32) -> Result<BTreeSet<u32>, ReadError> {
-    root.parsed(format!("{NODES}/node{node}/cpulist"), "a list like 0-3,8", parse)
+    root.parsed(format!("{NODES}/node{node}/cpulist"), LIST, parse)
 }
 
 /// The nodes with memory, from `/sys/devices/system/node/has_memory`.
 pub fn with_memory(root: &Root) -> Result<BTreeSet<u32>, ReadError> {
-    root.parsed(format!("{NODES}/has_memory"), "a list like 0-3,8", parse)
+    root.parsed(format!("{NODES}/has_memory"), LIST, parse)
 }
 
 /// Parses a list in the kernel's format: `0-3,8`.
-fn parse(list: &str) -> Option<BTreeSet<u32>> {
+pub fn parse(list: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

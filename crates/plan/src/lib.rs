@@ -10,5 +10,6 @@ pub mod plan;
 pub mod planner;
 pub mod pool_availability;
 pub mod postgres;
+pub mod target;
 #[cfg(test)]
 mod testing;

@@ -18,6 +18,7 @@ use crate::{
     decide::{self, ObservedStart},
     plan::{Database, Plan, PoolPlan, StartOutcome, Verdict},
     planner::{self, DatabasePlanError, PlanRequest},
+    target::{self, TargetSource},
 };
 
 /// Option with which the server requests pages of pools.
@@ -50,7 +51,13 @@ pub fn plan(
         return Err(DatabasePlanError::Impossible(missing));
     }
     let server = Server::query(line, sizes)?;
-    let planned = server.starts(sizes, &sufficient_pools(decide::available_pools(facts), target))?;
+    let planned = server.starts(
+        sizes,
+        &sufficient_pools(
+            decide::available_pools(facts, target::bound_nodes(command, facts).as_ref()),
+            target,
+        ),
+    )?;
     if let Some(failed) = planned.iter().find(|start| !start.is_ready) {
         return Err(DatabasePlanError::Impossible(format!(
             "{} does not start: {}",
@@ -63,7 +70,7 @@ pub fn plan(
         let why = format!("MariaDB uses pages of {target} for buffers of this size or more, and has none");
         return Err(DatabasePlanError::Impossible(why));
     }
-    let mut available = decide::available_pools(facts);
+    let mut available = decide::available_pools(facts, target::bound_nodes(command, facts).as_ref());
     decide::subtract(&mut available, &planner::taken_by_others(&pools, wanted.instances));
     let now = server.settings.large_pages.then(|| server.starts(sizes, &available)).transpose()?;
     let user = server.account.as_ref().filter(|_| !server.names_user).map(|account| account.name.clone());
@@ -165,12 +172,16 @@ fn decide(
         instances: wanted.instances,
         settings: Vec::new(),
         memory: decide::memory(&pools, facts),
+        target: Some(target::of(command, wanted.source, facts, sizes)),
         java: None,
         heap: None,
         database: Some(database(settings, &regions, sizes)),
         direct_memory_bytes: None,
         default_page_size_bytes: sizes.default_hugetlb,
-        verdict: verdict(readings, &regions, facts, sizes),
+        verdict: match settings.large_pages && wanted.source == TargetSource::Given {
+            true => decide::unknown_pools(),
+            false => verdict(readings, &regions, facts, sizes),
+        },
         regions,
         off_heap: None,
         pools,
@@ -273,7 +284,13 @@ mod tests {
     /// A plan of a server whose buffer pool takes up to 3 pages more at some addresses.
     fn planned(command: &[&str], now: Option<Vec<Start>>, instances: u32) -> Result<Plan, Box<dyn Error>> {
         let (facts, sizes) = machine(200, 120)?;
-        let wanted = PlanRequest { backing: None, instances, off_heap: None, node: None };
+        let wanted = PlanRequest {
+            backing: None,
+            instances,
+            off_heap: None,
+            node: None,
+            source: TargetSource::ThisMachine,
+        };
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let mut settings = Settings::default();
         (settings.large_pages, settings.max_connections) = (now.is_some(), 100);

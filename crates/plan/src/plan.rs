@@ -11,6 +11,8 @@ use hugewise_linux::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::target::Target;
+
 /// Needs of a launch line on this machine, schema `hugewise.plan/2`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
@@ -48,6 +50,9 @@ pub struct Plan {
     pub settings: Vec<SettingPlan>,
     /// Memory that the pools take; `null` if the machine's memory is unknown.
     pub memory: Option<MemoryShare>,
+    /// What the plan was made for; `null` in plans of older versions.
+    #[serde(default)]
+    pub target: Option<Target>,
     /// Predicted result of starting the line now.
     #[serde(flatten)]
     pub verdict: Verdict,

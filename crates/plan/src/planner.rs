@@ -1,5 +1,7 @@
 //! Makes a plan: parses the launch line, rehearses its `java`, and compares the demand with the machine.
 
+use std::collections::BTreeSet;
+
 use hugewise_databases::{mariadb::MariadbError, postgres::PostgresError};
 use hugewise_jvm::{
     demand::Demand,
@@ -18,6 +20,7 @@ use hugewise_linux::{
 use crate::{
     decide::{self, ObservedStart},
     plan::{OffHeap, Plan, PoolPlan, Verdict},
+    target::{self, TargetSizes, TargetSource},
 };
 
 /// Size of a page table entry, on x86-64 and arm64.
@@ -34,6 +37,8 @@ pub struct PlanRequest {
     pub off_heap: Option<OffHeapRequest>,
     /// NUMA node of the pools; `None` if any.
     pub node: Option<u32>,
+    /// How the target is known, which the facts describe.
+    pub source: TargetSource,
 }
 
 /// Size of the memory outside of the heap.
@@ -53,6 +58,12 @@ pub fn plan(
     sizes: &PageSizes,
 ) -> Result<Plan, DemandError> {
     let given = rehearsal::flags_of(line, sizes).map_err(|error| refusal(line, error))?;
+    let elsewhere = TargetSizes::of(facts).filter(|_| wanted.source != TargetSource::ThisMachine);
+    let (line, given) = match elsewhere {
+        Some(elsewhere) => elsewhere.line(line, &given, sizes)?,
+        None => (line.clone(), given),
+    };
+    let line = &line;
     let effective = line.effective_here(given.major())?;
     let asks = asks(&effective);
     let backing = wanted.backing.unwrap_or(asks.unwrap_or(Backing::Hugetlb(None)));
@@ -70,16 +81,21 @@ pub fn plan(
             sizes.huge_page_of(if backing == Backing::Thp { backing } else { Backing::Hugetlb(None) })?;
         Some(OffHeap { bytes, page_size_bytes: page_size, source: source.to_owned() })
     });
-    let node = checked_node(wanted.node.or_else(|| bound_node(&line.wrapper)), facts)
-        .map_err(DemandError::Impossible)?;
+    let target = target::of(&line.wrapper, wanted.source, facts, sizes);
+    let bound = target.nodes.as_ref().filter(|nodes| nodes.len() == 1).and_then(BTreeSet::first);
+    let node = checked_node(wanted.node.or(bound.copied()), facts).map_err(DemandError::Impossible)?;
     let pools = if backing.is_explicit() {
         decide::pools(&demand.regions, off_heap.as_ref(), wanted.instances, node, facts, sizes)
     } else {
         Vec::new()
     };
 
-    let verdict =
-        as_it_stands(line, &given, asks, &demand, &taken_by_others(&pools, wanted.instances), facts, sizes)?;
+    let mut available = decide::available_pools(facts, target.nodes.as_ref());
+    decide::subtract(&mut available, &taken_by_others(&pools, wanted.instances));
+    let verdict = match asks.filter(|asks| asks.is_explicit() && wanted.source == TargetSource::Given) {
+        Some(_) => decide::unknown_pools(),
+        None => as_it_stands(line, &given, asks, &demand, available, facts, sizes)?,
+    };
 
     let mut notes: Vec<String> = contradictions(&effective).iter().map(reported).collect();
     notes.extend(effective.notes.iter().cloned());
@@ -100,9 +116,14 @@ pub fn plan(
     }
     if backing.is_explicit() && !effective.fixes_heap() {
         notes.push(format!(
-            "the heap of {} follows from the memory of this machine or control group: elsewhere it is another one, and a \
-             container's limit on memory does not include pages of pools; fix it with -Xmx",
-            demand.heap.max_bytes
+            "the heap of {} follows from the memory of {}: elsewhere it is another one, and a container's limit on memory \
+             does not include pages of pools; fix it with -Xmx, or plan for the other place (--target)",
+            demand.heap.max_bytes,
+            match wanted.source {
+                TargetSource::ThisMachine => "this machine or control group",
+                TargetSource::Captured => "the captured machine or control group",
+                TargetSource::Given => "the target",
+            }
         ));
     }
     if !set_aside.is_empty() {
@@ -132,6 +153,7 @@ pub fn plan(
         instances: wanted.instances,
         settings,
         memory: decide::memory(&pools, facts),
+        target: Some(target),
         java: Some(demand.java),
         heap: Some(demand.heap),
         database: None,
@@ -243,18 +265,16 @@ pub(crate) fn taken_by_others(pools: &[PoolPlan], instances: u32) -> Vec<(PageSi
     pools.iter().map(|pool| (pool.page_size_bytes, others(pool))).collect()
 }
 
-/// Verdict on the unchanged line, with the current pools less the pages of the other instances.
+/// Verdict on the unchanged line, with the pages of `pools`, which are those that the other instances leave.
 fn as_it_stands(
     line: &LaunchLine,
     given: &FinalFlags,
     asks: Option<Backing>,
     planned: &Demand,
-    others: &[(PageSize, Pages)],
+    mut pools: SimulatedPools,
     facts: &Facts,
     sizes: &PageSizes,
 ) -> Result<Verdict, DemandError> {
-    let mut pools = decide::available_pools(facts);
-    decide::subtract(&mut pools, others);
     if matches!(asks, Some(Backing::Shm(_))) && facts.limits.may_use_huge_segments() == Some(false) {
         pools.values_mut().for_each(|pages| *pages = Pages(0));
     }
@@ -306,17 +326,6 @@ fn asks(effective: &EffectiveOptions) -> Option<Backing> {
     }
 }
 
-/// The node of `numactl --membind` in a wrapper; `None` without it, or for several nodes.
-fn bound_node(wrapper: &[String]) -> Option<u32> {
-    let at = wrapper.iter().position(|word| word.rsplit('/').next() == Some("numactl"))?;
-    let words = &wrapper[at + 1..];
-    let value = words.iter().enumerate().find_map(|(n, word)| match word.as_str() {
-        "-m" | "--membind" => words.get(n + 1).cloned(),
-        word => word.strip_prefix("--membind=").or_else(|| word.strip_prefix("-m")).map(str::to_owned),
-    });
-    value?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,16 +349,5 @@ mod tests {
         assert_eq!(taken_by_others(&pools, 1), [(size, Pages(0))]);
         assert_eq!(taken_by_others(&pools, 3), [(size, Pages(20))]);
         Ok(())
-    }
-
-    #[test]
-    fn a_node_is_bound_by_membind_alone() {
-        let node = |line: &str| bound_node(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(node("env A=1 /usr/bin/numactl -N 1 -m 0"), Some(0));
-        assert_eq!(node("numactl --membind=1 taskset -c 3"), Some(1));
-        assert_eq!(node("numactl -m1"), Some(1));
-        assert_eq!(node("numactl --membind 0,1"), None);
-        assert_eq!(node("numactl --cpunodebind=1"), None);
-        assert_eq!(node("taskset -m 1"), None);
     }
 }

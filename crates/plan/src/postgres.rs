@@ -19,6 +19,7 @@ use crate::{
     decide::{self, ObservedStart},
     plan::{Database, Plan},
     planner::{self, DatabasePlanError, PlanRequest},
+    target::{self, TargetSource},
 };
 
 /// Name of the region.
@@ -87,7 +88,7 @@ fn decide(
     let regions = vec![region(*planned)];
     let pools = decide::pools(&regions, None, wanted.instances, wanted.node, facts, sizes);
 
-    let mut available = decide::available_pools(facts);
+    let mut available = decide::available_pools(facts, target::bound_nodes(command, facts).as_ref());
     decide::subtract(&mut available, &planner::taken_by_others(&pools, wanted.instances));
     let suffices =
         settings.is_mapped && available.get(&requested.0).is_some_and(|pages| *pages >= requested.1);
@@ -102,6 +103,9 @@ fn decide(
         messages: Vec::new(),
     };
     let mut verdict = decide::verdict(seen, &[region(*requested)], facts, sizes);
+    if asks && wanted.source == TargetSource::Given {
+        verdict = decide::unknown_pools();
+    }
     if asks && !settings.is_mapped {
         verdict.summary += ": only shared memory of type mmap can be on huge pages (shared_memory_type)";
     }
@@ -140,6 +144,7 @@ fn decide(
         instances: wanted.instances,
         settings: Vec::new(),
         memory: decide::memory(&pools, facts),
+        target: Some(target::of(command, wanted.source, facts, sizes)),
         java: None,
         heap: None,
         database: Some(Database {
@@ -224,7 +229,13 @@ mod tests {
 
     fn planned(readings: &Readings, free: u64, instances: u32) -> Result<Plan, Box<dyn Error>> {
         let (facts, sizes) = machine(100, free)?;
-        let wanted = PlanRequest { backing: None, instances, off_heap: None, node: None };
+        let wanted = PlanRequest {
+            backing: None,
+            instances,
+            off_heap: None,
+            node: None,
+            source: TargetSource::ThisMachine,
+        };
         let command = ["postgres", "-D", "/data"].map(str::to_owned);
         Ok(decide(&command, readings, &wanted, &facts, &sizes))
     }

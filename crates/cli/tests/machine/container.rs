@@ -9,6 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
+use hugewise_jvm::jdks::Jdk;
 use hugewise_linux::units::Bytes;
 use serde_json::Value;
 
@@ -42,6 +43,7 @@ const FILL: &str = "public class Fill { public static void main(String[] a) {
     for (int n = 0; n < 20; n++) all.add(new byte[1 << 20]);
     System.out.println(all.size());
 } }";
+const PRINT_FLAGS: &str = "-XX:+PrintFlagsFinal";
 const SIGABRT: i32 = 6;
 const SIGBUS: i32 = 7;
 
@@ -61,6 +63,16 @@ pub fn trials() -> Vec<Trial> {
         &needs,
         heap_as_planned,
     ));
+    for (n, jdk) in jdks().into_iter().enumerate() {
+        for mib in [512, 1024, 1791, 1792, 3000] {
+            let name = format!("container: JDK {} chooses as planned for a target of {mib} MiB", jdk.version);
+            let jdk = jdk.clone();
+            trials.push(
+                trial(&name, &needs, move || target_as_planned(&jdk, mib))
+                    .representing(n == 0 && mib == 1024),
+            );
+        }
+    }
     trials.push(trial("container: root of a user namespace is named", &[Root, Namespaces], user_namespace));
     trials
 }
@@ -170,6 +182,42 @@ fn visible_below_hidden() -> TestResult {
     says(raise, &["sudo tee /sys/fs/cgroup/hugetlb.2MB.max"])
 }
 
+/// What [`PRINT_FLAGS`] prints of a flag.
+fn flag_of(ran: &Output, flag: &str) -> Option<String> {
+    let flags = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let line = flags.lines().find(|line| line.split_whitespace().nth(1) == Some(flag))?;
+    line.split('=').nth(1)?.split_whitespace().next().map(str::to_owned)
+}
+
+/// Runs a `java` that prints its flags in a group with a limit on memory, on the CPUs of `mask`.
+fn flags_within(limit: Bytes, mask: &str, java: &str, options: &[&str]) -> Result<Output, Box<dyn Error>> {
+    let group = Group::with_limit(limit)?;
+    let procs = group.0.join("cgroup.procs").display().to_string();
+    let mut started = Command::new("sh");
+    started.args(["-c", "echo $$ > \"$0\" && exec taskset -c \"$@\"", &procs, mask, java, PRINT_FLAGS]);
+    Ok(started.args(options).arg("-version").output()?)
+}
+
+/// A plan for a target of given sizes: heap and collector are those of a JVM there.
+fn target_as_planned(jdk: &Jdk, mib: u64) -> TestResult {
+    let java = jdk.java.display().to_string();
+    for options in [&[][..], &["-XX:MaxRAMPercentage=60"], &["-XX:+UseParallelGC"]] {
+        for (cpus, mask) in [(1, "0"), (2, "0,1")] {
+            let target = format!("memory={mib}MiB,cpus={cpus}");
+            let plan = [&["plan", "--json", "--target", &target, "--", &java][..], options].concat();
+            // Exit status 1 if the pages need more than this memory.
+            let planned: Value = serde_json::from_str(&run(&plan)?.stdout)?;
+            let there = flags_within(Bytes(mib << 20), mask, &java, options)?;
+            let heap = planned["heap"]["max_bytes"].as_u64().map(|bytes| bytes.to_string());
+            let case = format!("{java} {options:?} {target}: {planned}");
+            assert_eq!(flag_of(&there, "MaxHeapSize"), heap, "{case}");
+            let collector = planned["java"]["collector"].as_str().unwrap_or_default();
+            assert_eq!(flag_of(&there, &format!("Use{collector}GC")).as_deref(), Some("true"), "{case}");
+        }
+    }
+    Ok(())
+}
+
 /// The JVM of a container with this limit on memory and one CPU.
 fn heap_as_planned() -> TestResult {
     let java = jdks().first().ok_or("no JDK")?.java.display().to_string();
@@ -180,23 +228,9 @@ fn heap_as_planned() -> TestResult {
     let container = plan("docker")?.stdout;
     let line = container.lines().find(|line| line.starts_with("docker run")).ok_or("no command")?;
     let (_, options) = line.split_once("IMAGE ").ok_or("no options")?;
-    let group = Group::with_limit(Bytes(1 << 30))?;
-    let procs = group.0.join("cgroup.procs").display().to_string();
-    let mut started = Command::new("sh");
-    started.args([
-        "-c",
-        "echo $$ > \"$0\" && exec taskset -c 0 \"$@\"",
-        &procs,
-        &java,
-        "-XX:+PrintFlagsFinal",
-    ]);
-    started.args(options.split(' ').filter(|option| *option != "-XX:+UseLargePages"));
-    let ran = started.output()?;
-    let flags = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let value = |flag: &str| {
-        let line = flags.lines().find(|line| line.split_whitespace().nth(1) == Some(flag))?;
-        line.split('=').nth(1)?.split_whitespace().next().map(str::to_owned)
-    };
+    let options: Vec<&str> = options.split(' ').filter(|option| *option != "-XX:+UseLargePages").collect();
+    let ran = flags_within(Bytes(1 << 30), "0", &java, &options)?;
+    let value = |flag: &str| flag_of(&ran, flag);
     let heap = planned["heap"]["max_bytes"].as_u64().map(|bytes| bytes.to_string());
     assert_eq!(value("MaxHeapSize"), heap, "{line}\n{ran:?}");
     let collector = planned["java"]["collector"].as_str().unwrap_or_default().to_owned();

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use hugewise_jvm::{
     collector::Collector,
     demand::{self, Demand, RegionDemand},
@@ -151,6 +153,10 @@ fn obtainable(size: PageSize, add: Pages, facts: &Facts) -> (PoolAvailability, S
         return (PoolAvailability::Yes, "the pool has enough pages".to_owned());
     }
     let bytes = add * size;
+    if let Some(total) = facts.meminfo.total.known().filter(|total| bytes > **total) {
+        let why = format!("the pages need {bytes}, and the machine has {total}: plan for less memory");
+        return (PoolAvailability::NotEnoughMemory, why);
+    }
     let Some(available) = facts.meminfo.available.known().copied() else {
         let reason = facts.meminfo.available.reason().unwrap_or("the available memory is unknown");
         return (PoolAvailability::Unknown, reason.to_owned());
@@ -258,10 +264,17 @@ fn change(setting: Setting, from: impl ToString, to: impl ToString, why: &str) -
     SettingPlan { setting, from: from.to_string(), to: to.to_string(), why: why.to_owned() }
 }
 
-/// Pages that a new process could take from each pool now.
-pub fn available_pools(facts: &Facts) -> SimulatedPools {
-    let pages =
-        |pool: &Pool| pool_availability::available(pool, &facts.cgroup.hugetlb, Policy::AtMapping).pages;
+/// Pages that a new process, whose memory is bound to these nodes, could take from each pool now.
+///
+/// Source: `allowed_mems_nr` of the kernel, which counts the free pages of these nodes for each reservation.
+pub fn available_pools(facts: &Facts, bound: Option<&BTreeSet<u32>>) -> SimulatedPools {
+    let pages = |pool: &Pool| {
+        let of_machine = pool_availability::available(pool, &facts.cgroup.hugetlb, Policy::AtMapping).pages;
+        let Some((nodes, pools)) = bound.zip(facts.pools.known()) else { return of_machine };
+        let is_bound =
+            |of: &&Pool| of.page_size == pool.page_size && of.node.is_some_and(|node| nodes.contains(&node));
+        of_machine.min(pools.iter().filter(is_bound).map(|of| of.free).sum())
+    };
     facts.machine_pools().map(|pool| (pool.page_size, pages(pool))).collect()
 }
 
@@ -288,6 +301,18 @@ pub struct ObservedStart<'a> {
     pub got: &'a [RegionDemand],
     /// Warnings and errors that the JVM printed.
     pub messages: Vec<String>,
+}
+
+/// The verdict on a target whose pools are unknown.
+pub fn unknown_pools() -> Verdict {
+    Verdict {
+        outcome: StartOutcome::Unknown,
+        summary: "the pools of the target are not known here; a plan on the target, or of files that 'hugewise check \
+                  --capture' copied there, predicts the result"
+            .to_owned(),
+        regions: Vec::new(),
+        messages: Vec::new(),
+    }
 }
 
 /// Predicts the result of starting the line now; `demand` are its regions with sufficient pools.

@@ -168,9 +168,9 @@ fn a_limit_on_reserved_pages_bounds_the_available_ones() -> TestResult {
         ("sys/fs/cgroup/app/hugetlb.2MB.rsvd.current", "2097152\n"),
     ];
     let (facts, _) = machine([100, 100, 0], 512, &group)?;
-    assert_eq!(available_pools(&facts).get(&two_mib()?), Some(&Pages(19)));
+    assert_eq!(available_pools(&facts, None).get(&two_mib()?), Some(&Pages(19)));
     let (facts, _) = machine([100, 90, 10], 512, &[])?;
-    assert_eq!(available_pools(&facts).get(&two_mib()?), Some(&Pages(80)));
+    assert_eq!(available_pools(&facts, None).get(&two_mib()?), Some(&Pages(80)));
     Ok(())
 }
 

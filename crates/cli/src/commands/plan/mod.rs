@@ -37,6 +37,7 @@ use hugewise_plan::{
     plan::{Plan as Planned, PoolAvailability, StartOutcome},
     planner::{self, OffHeapRequest, PlanRequest},
     postgres,
+    target::{self, TargetSizes, TargetSource},
 };
 
 use self::{formats::Format, running::RunningProgram};
@@ -68,6 +69,8 @@ Examples:
   sudo hugewise plan -- mariadbd --large-pages --innodb-buffer-pool-size=4G
   hugewise plan --pid 4711                                   a running program of this user, as behind a script
   hugewise plan --format kubernetes -- java -Xmx4g -jar app.jar > pod.yaml
+  hugewise plan --target memory=64GiB,cpus=16 -- java -jar app.jar
+                                                             for another machine or container of these sizes
   hugewise plan --root web7 -- java -Xmx4g -jar app.jar      for another machine, captured in web7
   hugewise plan --json -- java -Xmx4g -jar app.jar > plan.json; sudo hugewise apply --plan plan.json
 
@@ -113,12 +116,16 @@ pub struct PlanOptions {
     /// NUMA node of the pool [default: that of numactl --membind in COMMAND, or all]
     #[arg(long, value_name = "N")]
     node: Option<u32>,
+    /// Plan for another machine or container of these sizes, as memory=SIZE or memory=SIZE,cpus=N: the JVM chooses its
+    /// heap and collector as there [default: this machine, or that of --root]
+    #[arg(long, value_name = "SIZES")]
+    target: Option<TargetSizes>,
 }
 
 impl Default for PlanOptions {
     /// One instance, on the backing that its command line requests.
     fn default() -> PlanOptions {
-        PlanOptions { backing: None, instances: 1, off_heap: None, node: None }
+        PlanOptions { backing: None, instances: 1, off_heap: None, node: None, target: None }
     }
 }
 
@@ -248,11 +255,19 @@ fn make_with(
         instances: wishes.instances,
         off_heap: wishes.off_heap,
         node: wishes.node,
+        source: match wishes.target {
+            Some(_) => TargetSource::Given,
+            None if root.is_live() => TargetSource::ThisMachine,
+            None => TargetSource::Captured,
+        },
     };
     let plan_after = |scan, cgroup: Option<&CgroupLimits>| -> anyhow::Result<(Planned, Facts)> {
         let mut facts = Facts::gather(root, scan);
         facts.cgroup = cgroup.cloned().unwrap_or(facts.cgroup);
         changed(&mut facts);
+        if let Some(target) = &wishes.target {
+            facts = target.facts(facts);
+        }
         let excluded = holder.as_ref().and_then(|holder| experiment::exclude(&mut facts, holder));
         let mut plan = match &line {
             ProgramLine::Java(line) => planner::plan(command, line, &wanted, &facts, &sizes)?,
@@ -260,6 +275,7 @@ fn make_with(
             ProgramLine::Mariadb(line) => mariadb::plan(command, line, &wanted, &facts, &sizes)?,
         };
         plan.notes.extend(excluded);
+        plan.actions = target::located(plan.actions, wanted.source);
         Ok((plan, facts))
     };
     // Only the largest pages need a scan, which takes a second for each 30 GiB.
@@ -268,8 +284,9 @@ fn make_with(
         plan.pools.iter().find(|pool| pool.page_size_bytes == size).map_or(Pages(0), |pool| pool.pages_needed)
     };
     let pools: Vec<Pool> = facts.machine_pools().cloned().collect();
-    let tried =
-        touch::try_hidden_limits(root, &mut facts.cgroup, &pools, &needed).then(|| facts.cgroup.clone());
+    let tried = (wanted.source != TargetSource::Given
+        && touch::try_hidden_limits(root, &mut facts.cgroup, &pools, &needed))
+    .then(|| facts.cgroup.clone());
     if tried.is_some() {
         (plan, facts) = plan_after(Scan::Never, tried.as_ref())?;
     }

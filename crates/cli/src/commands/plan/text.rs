@@ -3,8 +3,11 @@
 use std::fmt;
 
 use hugewise_linux::units::{Bytes, Pages};
-use hugewise_plan::plan::{
-    Database, MemoryShare, Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome,
+use hugewise_plan::{
+    plan::{
+        Database, MemoryShare, Plan, PoolAvailability, PoolPlan, RegionOutcome, SettingPlan, StartOutcome,
+    },
+    target::{Target, TargetSource},
 };
 
 use crate::output::{
@@ -20,6 +23,9 @@ pub fn text(plan: &Plan, terminal: &Terminal) -> Result<String, fmt::Error> {
     page.wrapped("COMMAND", &plain(&plan.command.join(" ")))?;
     if let Some(program) = program(plan) {
         page.line("", plain(&program))?;
+    }
+    if let Some(target) = &plan.target {
+        page.wrapped("TARGET", &target_words(target))?;
     }
     regions(&mut page, plan)?;
     for (n, pool) in plan.pools.iter().enumerate() {
@@ -55,6 +61,25 @@ fn program(plan: &Plan) -> Option<String> {
         false => format!("{} to {}", heap.initial_bytes, heap.max_bytes),
     };
     Some(format!("JDK {} · {} · heap {heap}", java.version, java.collector))
+}
+
+/// What the plan holds for.
+fn target_words(target: &Target) -> String {
+    let source = match target.source {
+        TargetSource::ThisMachine => "this machine",
+        TargetSource::Captured => "the captured machine",
+        TargetSource::Given => "as given, its pools and settings are unknown",
+    };
+    let memory = target.memory_bytes.known().map(|memory| format!("{memory} of memory"));
+    let cpus = target.cpus.known().map(|cpus| format!("{cpus} {}", if *cpus == 1 { "CPU" } else { "CPUs" }));
+    let machine = format!("{}, base pages of {}", target.architecture, target.base_page_size_bytes);
+    let nodes = target.nodes.as_ref().map(|nodes| {
+        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        format!("memory of node {}", nodes.join(" and "))
+    });
+    let commit = target.commit_limit_bytes.map(|limit| format!("programs may commit {limit}"));
+    let values = [memory, cpus, Some(machine), nodes, commit].into_iter().flatten();
+    format!("{source}: {}", values.collect::<Vec<_>>().join(" · "))
 }
 
 fn page_tables(page: &mut Page, database: &Database) -> fmt::Result {
@@ -126,13 +151,17 @@ fn pool(page: &mut Page, heading: &str, pool: &PoolPlan, plan: &Plan, terminal: 
     };
     let (noun, verb) = if pool.pages_needed == Pages(1) { ("page", "is") } else { ("pages", "are") };
     let said = format!(
-        "{} {noun} of {}{of_node} {verb} needed{for_all}{at_start}: {}; the pool has {}, of which {} are \
-         available",
+        "{} {noun} of {}{of_node} {verb} needed{for_all}{at_start}: {}",
         pool.pages_needed,
         pool.page_size_bytes,
         pool.pages_needed * pool.page_size_bytes,
-        pool.pages_in_pool,
-        pool.pages_available,
+    );
+    if plan.target.as_ref().is_some_and(|target| target.source == TargetSource::Given) {
+        return page.wrapped(heading, &said);
+    }
+    let said = format!(
+        "{said}; the pool has {}, of which {} are available",
+        pool.pages_in_pool, pool.pages_available
     );
     page.wrapped(heading, &said)?;
     if pool.pages_to_add == Pages(0) {
@@ -163,8 +192,9 @@ fn verdict(page: &mut Page, plan: &Plan, terminal: &Terminal) -> fmt::Result {
         StartOutcome::DecidedAtTouch => terminal.warn("decided at page faults"),
         StartOutcome::Unknown => terminal.warn("unknown"),
     };
+    let is_there = plan.target.as_ref().is_some_and(|target| target.source != TargetSource::ThisMachine);
     // Wider than the column of headings.
-    page.line("AS STARTED NOW  ", word)?;
+    page.line(if is_there { "AS STARTED THERE  " } else { "AS STARTED NOW  " }, word)?;
     page.wrapped("", &summary)?;
     if verdict.outcome == StartOutcome::FallsBack {
         let shown = |region: &RegionOutcome| {
