@@ -40,6 +40,17 @@ impl Capture {
         }
     }
 
+    /// Replaces the content of each file whose path is accepted.
+    pub fn edit(&mut self, accepts: impl Fn(&Path) -> bool, edited: impl Fn(&[u8]) -> Vec<u8>) {
+        for (path, entry) in &mut self.0 {
+            if let Entry::File(content) = entry {
+                if accepts(path) {
+                    *content = edited(content);
+                }
+            }
+        }
+    }
+
     pub fn link(&mut self, path: &Path, target: &Path) {
         self.0.insert(path.to_owned(), Entry::Link(target.to_owned()));
     }

@@ -5,3 +5,5 @@ pub mod lines;
 pub mod messages;
 pub mod near;
 pub mod secrets;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

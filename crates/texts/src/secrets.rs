@@ -66,6 +66,24 @@ pub fn without_in_words(words: &[String]) -> Vec<String> {
     plain
 }
 
+/// The lines of a configuration file without secrets; of `Environment=` of a unit, only the variables that are kept.
+pub fn without_in_file(text: &str) -> String {
+    let line = |line: &str| match line.trim_start().strip_prefix("Environment=") {
+        Some(variables) => {
+            let mut names = variables.split_whitespace().filter_map(|word| word.split_once('='));
+            let keeps = names.all(|(name, _)| keeps_variable(name.trim_matches(['"', '\''])));
+            if keeps { without(line).into_owned() } else { format!("Environment={REMOVED}") }
+        }
+        None => without(line).into_owned(),
+    };
+    text.split_inclusive('\n')
+        .map(|whole| match whole.strip_suffix('\n') {
+            Some(content) => line(content) + "\n",
+            None => line(whole),
+        })
+        .collect()
+}
+
 /// Whether a variable of the environment is kept, by its name.
 pub fn keeps_variable(name: &str) -> bool {
     PATTERNS.as_ref().is_some_and(|patterns| patterns.variable.is_match(name))
@@ -100,6 +118,9 @@ mod tests {
             words("java --token REMOVED -Xmx1g")
         );
         assert_eq!(without_in_words(&words("mysqld -phunter2 -P 1")), words("mysqld -pREMOVED -P 1"));
+        let unit = "[Service]\nEnvironment=\"GLIBC_TUNABLES=glibc.malloc.hugetlb=1\"\nEnvironment=A=hunter2 B=c\nExecStart=/bin/x \
+                    --password=hunter2 echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+        assert_eq!(without_in_file(unit), unit.replace("A=hunter2 B=c", REMOVED).replace("hunter2", REMOVED));
         for (name, kept) in [
             ("JAVA_TOOL_OPTIONS", true),
             ("ES_JAVA_OPTS", true),

@@ -90,6 +90,16 @@ pub(super) fn json(line: &[u8]) -> Option<Vec<Field>> {
     (!fields.is_empty()).then_some(fields)
 }
 
+/// The text of an element of an array of JSON that ends the line, if it has escapes.
+pub(super) fn element(line: &[u8]) -> Option<Vec<u8>> {
+    let start = memchr(b'"', line)?;
+    let stands_alone = line[..start].last().is_none_or(u8::is_ascii_whitespace);
+    let text = line[start..].trim_ascii_end();
+    let text = text.strip_suffix(b",").unwrap_or(text);
+    let is_quoted = stands_alone && text.ends_with(b"\"") && memchr(b'\\', text).is_some();
+    is_quoted.then(|| serde_json::from_slice::<String>(text).ok())?.map(String::into_bytes)
+}
+
 fn collect(key: &str, value: &Value, depth: usize, fields: &mut Vec<Field>) {
     if depth > MAX_DEPTH {
         return;

@@ -197,6 +197,9 @@ impl Undresser {
                 return Some((Layer::Json, self.joined(&text, is_part, depth)));
             }
         }
+        if let Some(text) = layers::element(line) {
+            return Some((Layer::Json, text));
+        }
         if let Some(text) = line.trim_ascii_start().strip_prefix(b"MESSAGE=") {
             return Some((Layer::Prefix, text.to_vec()));
         }

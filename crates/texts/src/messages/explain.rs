@@ -103,12 +103,6 @@ impl Explainer<'_> {
                     run("sudo sysctl kernel.shmall=18446744073692774399", "Remove the limit, or use -XX:+UseHugeTLBFS instead of -XX:+UseSHM"),
                 ),
             },
-            Family::ThpOff => (
-                "The JVM requested THP, and the machine's setting is never: the JVM runs on base pages. JDK 11 \
-                 prints no message in this case."
-                    .into(),
-                self.allow("enabled", "madvise", self.known.thp.as_deref()),
-            ),
             Family::ShmemThpOff => (
                 "ZGC's heap is shared memory, and the THP setting for it, shmem_enabled, was never: the heap is \
                  on base pages. ZGC before JDK 25 prints \"Enabled (Transparent)\" nevertheless."
@@ -205,15 +199,6 @@ impl Explainer<'_> {
                     .into(),
                 run("sudo sysctl vm.hugetlb_shm_group=GID", "Permit SHM_HUGETLB to a group of the process"),
             ),
-            Family::ContainerLimit => (
-                "The limit on huge pages was refused: Kubernetes requires a request of memory or CPU with huge \
-                 pages, and the runtime requires the hugetlb controller of control groups."
-                    .into(),
-                Action::new(
-                    "Also request memory or cpu; set requests and limits of hugepages-SIZE equal; on the node, \
-                     /sys/fs/cgroup/cgroup.controllers must contain hugetlb",
-                ),
-            ),
             Family::RegionPages => self.region_pages(&bytes, name),
             // Those with several causes are explained by their hypotheses.
             _ => (
@@ -224,7 +209,7 @@ impl Explainer<'_> {
     }
 
     /// The text, with the fields of the message.
-    fn filled(&self, text: &str) -> String {
+    pub(super) fn filled(&self, text: &str) -> String {
         let message = &self.found.message;
         let size = self.size();
         let size_text = size.map_or_else(|| "an unknown size".to_owned(), |size| size.to_string());
@@ -298,7 +283,7 @@ impl Explainer<'_> {
     }
 
     /// Sets THP to `word` in `file`, unless the present setting `now` allows huge pages.
-    fn allow(&self, file: &str, word: &str, now: Option<&str>) -> Action {
+    pub(super) fn allow(&self, file: &str, word: &str, now: Option<&str>) -> Action {
         if now.is_some_and(|now| now != "never" && now != "deny") {
             return Action::new("Restart the program: the setting permits huge pages now");
         }

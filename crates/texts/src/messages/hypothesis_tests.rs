@@ -146,13 +146,98 @@ fn pairs() -> Vec<[(String, &'static str); 2]> {
     ]
 }
 
+/// State of a pool of 2 MiB pages, as in `/proc/meminfo`.
+fn pool(total: u64, free: u64) -> String {
+    format!("HugePages_Total: {total}\nHugePages_Free: {free}\nHugePages_Rsvd: 0\nHugepagesize: 2048 kB\n")
+}
+
+/// Pairs of messages about pools and THP modes, each with the cause that is left.
+fn pool_pairs() -> Vec<[(String, &'static str); 2]> {
+    let short = |pool: &str| {
+        format!(
+            "OpenJDK 64-Bit Server VM warning: Failed to reserve and commit memory. req_addr: 0x0 bytes: 251658240 page size: \
+             2097152 (errno = 12).\n{pool}"
+        )
+    };
+    let dpdk = |facts: &str| format!("EAL: FATAL: Cannot get hugepage information.\n{facts}");
+    let qemu = |why: &str, facts: &str| {
+        format!("qemu-system-x86_64: unable to map backing store for guest RAM: {why}\n{facts}")
+    };
+    let mysql = |errno: u8, facts: &str| {
+        format!("[Warning] [MY-012677] [InnoDB] Failed to allocate 138412032 bytes. errno {errno}\n{facts}")
+    };
+    let dotnet = |facts: &str| format!("GC heap initialization failed with error 0x8007000E\n{facts}");
+    let thp = |facts: &str| {
+        format!(
+            "[0.000s][warning][pagesize] UseTransparentHugePages disabled, transparent huge pages are not supported by the \
+             operating system.\n{facts}"
+        )
+    };
+    let mode = |mode: &str| format!("/sys/kernel/mm/transparent_hugepage/enabled: {mode}\n");
+    let no_memory = "Cannot allocate memory";
+    let mount = "hugetlbfs /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n";
+    vec![
+        [(short(&pool(100, 100)), "did not fit in the rest"), (short(&pool(512, 512)), "may not use them")],
+        [(short(&pool(0, 0)), "o pages are reserved"), (short(&pool(100, 3)), "did not fit in the rest")],
+        [
+            (short("Linux version 4.4.0 (x)\n"), "sandbox"),
+            (short("Linux version 6.1.0 (x)\n"), "did not fit in the rest"),
+        ],
+        [(dpdk(&pool(0, 0)), "o pages are reserved"), (dpdk(&pool(1024, 0)), OPEN)],
+        [(dpdk(&pool(1024, 1024)), OPEN), (dpdk(&pool(0, 0)), "o pages are reserved")],
+        [(dpdk(&(pool(1024, 1024) + mount)), OPEN), (dpdk(&pool(1024, 1024)), OPEN)],
+        [
+            (
+                format!("EAL: No free hugepages reported in hugepages-1048576kB\n{}", pool(1024, 1024)),
+                "DPDK takes those",
+            ),
+            (
+                format!("EAL: No free hugepages reported in hugepages-1048576kB\n{}", pool(0, 0)),
+                "else it stops",
+            ),
+        ],
+        [
+            (qemu(no_memory, &pool(0, 0)), "o pages are reserved"),
+            (qemu(no_memory, &pool(512, 512)), "may not use them"),
+        ],
+        [(qemu(no_memory, &pool(512, 0)), "in use or reserved"), (qemu(no_memory, ""), OPEN)],
+        [
+            (qemu("Permission denied", &pool(0, 0)), "no right to the folder"),
+            (qemu("Invalid argument", &pool(0, 0)), "no multiple of the page size"),
+        ],
+        [(mysql(12, &pool(0, 0)), "o pages are reserved"), (mysql(12, &pool(512, 512)), "may not use them")],
+        [(mysql(1, &pool(0, 0)), "vm.hugetlb_shm_group"), (mysql(28, &pool(0, 0)), "kernel.shmall")],
+        [
+            (mysql(12, &format!("Linux version 2.6.18-400.el5 (x)\n{}", pool(0, 0))), OPEN),
+            (mysql(12, &format!("Linux version 6.1.0 (x)\n{}", pool(0, 0))), "o pages are reserved"),
+        ],
+        [
+            (dotnet(&format!("DOTNET_GCLargePages=1\n{}", pool(0, 0))), "o pages are reserved"),
+            (dotnet(&format!("DOTNET_GCLargePages=0\n{}", pool(0, 0))), OPEN),
+        ],
+        [
+            (dotnet(""), OPEN),
+            (dotnet(&format!("DOTNET_GCLargePages=1\n{}", pool(64, 0))), "in use or reserved"),
+        ],
+        [
+            (thp(&mode("always madvise [never]")), "is never"),
+            (thp(&mode("always [madvise] never")), "could not read"),
+        ],
+        [
+            (thp("Linux version 4.4.0 (x)\n"), "could not read"),
+            (thp("Linux version 6.1.0 (x)\n"), "is never"),
+        ],
+    ]
+}
+
 /// Each text has the answer of its hypothesis: one cause with an action and without a question, or several with a question
 /// and without an action. The cause that is left is no longer there in the other text.
 #[test]
 fn facts_decide_between_the_causes() -> io::Result<()> {
     let mut failed = Vec::new();
-    for pair in pairs() {
-        for (text, cause) in &pair {
+    let pairs = [pairs(), pool_pairs()].concat();
+    for pair in &pairs {
+        for (text, cause) in pair {
             let one = first(text)?;
             let is_open = one.question.is_some();
             let holds = match *cause {
@@ -169,7 +254,7 @@ fn facts_decide_between_the_causes() -> io::Result<()> {
             failed.push(format!("the same answer for both: {}", before.detail));
         }
     }
-    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), pairs().len() * 2, failed.join("\n"));
+    assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), pairs.len() * 2, failed.join("\n"));
     Ok(())
 }
 
@@ -232,6 +317,23 @@ fn readings_of_another_machine_are_foreign() -> io::Result<()> {
         let evidence = explained[0].evidence.join("\n");
         assert_eq!(evidence.contains("foreign"), !is_same, "{evidence}");
         assert_eq!(explained[0].detail.contains("may not use them"), is_same, "{}", explained[0].detail);
+    }
+    Ok(())
+}
+
+/// A mode that the machine has by now is not advised again.
+#[test]
+fn advice_is_a_difference() -> io::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let folder = dir.path().join("sys/kernel/mm/transparent_hugepage");
+    std::fs::create_dir_all(&folder)?;
+    let text = "# WARNING You have Transparent Huge Pages (THP) support enabled in your kernel.";
+    for (mode, has_changed) in [("always [madvise] never", true), ("[always] madvise never", false)] {
+        std::fs::write(folder.join("enabled"), mode)?;
+        let facts = Facts::gather(&Root::at(dir.path()), Scan::Never);
+        let context = Context { facts: &facts, machine: None, command: &[], planned: None };
+        let explained = explain(&scan(text.as_bytes())?, &context);
+        assert_eq!(explained[0].detail.contains("is madvise now"), has_changed, "{}", explained[0].detail);
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ mod tests;
 mod vocabulary;
 pub mod wordings;
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use hugewise_linux::units::{Bytes, PageSize};
 use regex::{Captures, Regex, RegexSet};
@@ -69,6 +69,8 @@ pub enum Family {
     NoBlock,
     /// A process touched memory that the kernel could not provide (SIGBUS).
     BusError,
+    /// The hardware reported a memory error.
+    MemoryError,
     /// State of a pool when the kernel ran out of memory.
     OutOfMemory,
     /// A database could not map its shared memory.
@@ -167,16 +169,20 @@ impl Message {
 /// Smallest order of a huge page on any machine: 2 MiB on base pages of 64 KiB.
 const MIN_HUGE_PAGE_ORDER: u32 = 5;
 
+/// Words of failures: a line that has one is not only information.
+const FAILURE: &str = r"(?i-u)\b(?:fail(?:ed|ure|s)?|error|cannot|can't|could ?n[o']t|unable|denied|refused|timed out|unknown)\b|status=[1-9]";
+
 struct Patterns {
     any: RegexSet,
     each: Vec<Regex>,
+    failure: Regex,
 }
 
 /// `None` only if a pattern does not compile, which a test excludes.
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     let patterns = wordings::all().map(|wording| ascii(wording.pattern));
     let each = patterns.clone().map(|pattern| Regex::new(&pattern)).collect::<Result<_, _>>().ok()?;
-    Some(Patterns { any: RegexSet::new(patterns).ok()?, each })
+    Some(Patterns { any: RegexSet::new(patterns).ok()?, each, failure: Regex::new(FAILURE).ok()? })
 });
 
 /// The pattern with classes of ASCII: with those of Unicode, the fast engine of `regex` gives up at the first
@@ -189,15 +195,38 @@ fn ascii(pattern: &str) -> String {
 
 /// Parses one line of a log; `None` if it is not about huge pages.
 pub fn read(line: &str) -> Option<Message> {
-    known(line).or_else(|| {
-        let word = vocabulary::find(line)?;
+    let line = plain_quotes(line);
+    known(&line).or_else(|| {
+        let word = vocabulary::find(&line)?;
         Some(Message::unknown(word))
     })
 }
 
+/// The line with `"` and `'` for quotes as JSON, CSV and languages write them.
+fn plain_quotes(line: &str) -> Cow<'_, str> {
+    if !["\\\"", "\\'", "\"\""].iter().any(|quote| line.contains(quote)) {
+        return Cow::Borrowed(line);
+    }
+    let mut plain = String::with_capacity(line.len());
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let next = letters.peek();
+        let is_escape = letter == '\\' && matches!(next, Some('"' | '\'' | '\\'));
+        let is_doubled = letter == '"' && next == Some(&'"');
+        if !is_escape && !is_doubled {
+            plain.push(letter);
+        }
+    }
+    Cow::Owned(plain)
+}
+
 fn known(line: &str) -> Option<Message> {
     let patterns = PATTERNS.as_ref()?;
-    let first = patterns.any.matches(line).iter().next()?;
+    let is_said = |at: &usize| {
+        let family = wordings::all().nth(*at).map(|wording| wording.family);
+        family != Some(Family::Information) || !patterns.failure.is_match(line)
+    };
+    let first = patterns.any.matches(line).iter().find(is_said)?;
     let wording = wordings::all().nth(first)?;
     let captures = patterns.each.get(first)?.captures(line)?;
     let message = Message {

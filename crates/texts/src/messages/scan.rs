@@ -134,7 +134,8 @@ impl Scan {
         for text in plain {
             found |= self.text(text);
         }
-        if !found && plain.iter().all(|text| text != line) {
+        // Without plain lines, the line is a part of one that ends later.
+        if !found && !plain.is_empty() && plain.iter().all(|text| text != line) {
             found = self.text(line);
         }
         if !found && !cut && (plain.iter().any(|text| is_binary(&String::from_utf8_lossy(text)))) {

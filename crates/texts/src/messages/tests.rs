@@ -4,6 +4,7 @@ use hugewise_linux::{action::Action, facts::Facts, hugepages::contiguity::Scan, 
 use proptest::prelude::*;
 
 use super::{Family::*, *};
+use crate::testing::dresses;
 
 /// Number of lines of each family in a file of `tests/messages`.
 fn families(file: &str) -> io::Result<BTreeMap<Family, u64>> {
@@ -238,6 +239,69 @@ fn silence_is_no_all_clear() -> io::Result<()> {
             assert!(message.is_some_and(|message| message.harm != Harm::None), "{program}: {line}");
         }
     }
+    Ok(())
+}
+
+/// Lines that people pasted in public, with other values: the program and the effect that each has. The headings are
+/// `# PROGRAM | EFFECT | ADDRESS`.
+fn found() -> io::Result<Vec<(String, String, String)>> {
+    let mut lines = Vec::new();
+    for (heading, texts) in by_program("found.txt")? {
+        let mut words = heading.split(" | ").map(str::to_owned);
+        let (program, effect) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        lines.extend(texts.into_iter().map(|text| (program.clone(), effect.clone(), text)));
+    }
+    Ok(lines)
+}
+
+fn effect(message: &Message) -> String {
+    serde_json::to_string(&message.harm).unwrap_or_default().replace('"', "")
+}
+
+#[test]
+fn messages_found_in_public_have_their_program_and_effect() -> io::Result<()> {
+    let found = found()?;
+    assert!(found.len() >= 60, "{} lines", found.len());
+    for (program, harm, text) in found {
+        let message = read(&text).expect(&text);
+        assert_eq!((message.speaker, effect(&message)), (&*program, harm), "{text}");
+    }
+    Ok(())
+}
+
+/// A message in any wrapping is the same message: same program, effect and fields.
+#[test]
+fn a_message_in_any_dress_is_the_same() -> io::Result<()> {
+    let mut failed = Vec::new();
+    let mut pairs = 0;
+    let full = std::env::var_os("HUGEWISE_FULL").is_some();
+    for (_, _, text) in found()? {
+        // Lines around it, as a log has them.
+        let log = format!("12:00:01 starting\n{text}\n12:00:02 done\n");
+        let of = |log: &[u8]| -> Vec<(Option<usize>, String)> {
+            let scanned = crate::decoder::open(log).and_then(scan).unwrap_or_default();
+            let message = |one: FoundMessage| {
+                let mut message = one.message;
+                message.name = None;
+                (message.wording, format!("{message:?} {}", one.count))
+            };
+            scanned.found.into_iter().map(message).collect()
+        };
+        let plain = of(log.as_bytes());
+        assert_eq!(plain.len(), 1, "{text}");
+        for (name, dress) in dresses::DRESSES.iter().chain(dresses::QUOTES) {
+            pairs += 1;
+            // A full run checks all pairs.
+            if !full && pairs % 16 != 0 {
+                continue;
+            }
+            let dressed = of(&dress(log.as_bytes()));
+            if dressed != plain {
+                failed.push(format!("{name}: {text}\n   {plain:?}\n   {dressed:?}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{} of {pairs}:\n{}", failed.len(), failed.join("\n"));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use clap::Args;
 use hugewise_jvm::jdks::{self, Environment};
 use hugewise_linux::{facts::Facts, hugepages::contiguity::Scan, json, reading::Reading};
 use hugewise_plan::findings::{Severity, findings};
+use hugewise_texts::secrets;
 
 use crate::{
     NEGATIVE,
@@ -83,10 +84,15 @@ pub fn run(check: &Check, terminal: &Terminal) -> anyhow::Result<ExitCode> {
         facts.meminfo.total.reason().unwrap_or_default()
     );
     if let Some(dir) = &check.capture {
-        let tape = match pid {
+        let mut tape = match pid {
             Some(pid) => process::captured(&root, pid)?,
             None => root.recorded(),
         };
+        // Units and scripts can contain passwords.
+        tape.edit(
+            |path| !path.starts_with("proc") && !path.starts_with("sys"),
+            |content| secrets::without_in_file(&String::from_utf8_lossy(content)).into_bytes(),
+        );
         tape.write(dir, pid.is_some())
             .with_context(|| format!("cannot copy the files to {}", dir.display()))?;
         standard_error::say(format_args!("{} files copied to {}", tape.len(), dir.display()));

@@ -11,8 +11,6 @@ use crate::messages::{
 
 /// First version that tries SysV shared memory only with -XX:+UseSHM.
 const JDK_WITHOUT_SHM_FALLBACK: u32 = 17;
-/// Release that gVisor, a sandbox, reports as its kernel.
-const SANDBOX_KERNEL: &str = "4.4.0";
 
 impl Explainer<'_> {
     /// Causes of a heap of ZGC that could not be committed.
@@ -108,59 +106,6 @@ impl Explainer<'_> {
                 "Is -XX:+UseSHM in the command line of the JVM or in JAVA_TOOL_OPTIONS? If not, the pool is empty",
             )
             .by("grep HugePages /proc/meminfo"),
-        }
-        .answer()
-    }
-
-    /// Causes of a pool without a usable page.
-    pub(super) fn pool_empty(&self) -> Answer {
-        let facts = &self.known;
-        let message = &self.found.message;
-        let name = message.name.as_deref().unwrap_or_default();
-        let happened = match message.family {
-            Family::KindNotConfigured => {
-                format!("The JVM requested {name} and could map no page of any pool.")
-            }
-            _ => "The JVM requested large pages and found no free page in any pool: it runs entirely on base pages, and \
-                  reports no error in its exit status."
-                .to_owned(),
-        };
-        let pool = facts.pool().unwrap_or_default();
-        let (total, free) = (facts.total.map(|pages| pages.0), facts.idle().map(|(idle, _)| idle.0));
-        let sandbox = facts.kernel.as_deref() == Some(SANDBOX_KERNEL);
-        let has_pages = total.is_some_and(|total| total > 0);
-        let none = Candidate::new("No pages are reserved", self.fill_pool())
-            .unless(has_pages, format!("the pool has {pool}"))
-            .unless(sandbox, "the kernel of the text is that of a sandbox, which has no pools");
-        let used = Candidate::new(
-            "all pages of the pool are in use or reserved by other programs",
-            self.fill_pool(),
-        )
-        .unless(total == Some(0), "the pool has no pages")
-        .unless(free.is_some_and(|free| free > 0), format!("the pool has {pool}"))
-        .unless(sandbox, "the kernel of the text is that of a sandbox, which has no pools");
-        let mut causes = vec![none, used];
-        if has_pages && free.is_some_and(|free| free > 0) {
-            causes.push(Candidate::new(
-                format!(
-                    "the pool has {pool}, and the JVM may not use them: a limit of its control group on reservations \
-                     (hugetlb.SIZE.rsvd.max), or nodes without pages"
-                ),
-                Action::new("Compare the limits of its control group and its nodes with the pool")
-                    .by("cat /sys/fs/cgroup/hugetlb.*.rsvd.max; grep Mems_allowed_list /proc/self/status"),
-            ));
-        }
-        if sandbox {
-            causes.push(Candidate::new(
-                "the program runs in a sandbox (its kernel calls itself 4.4.0, as gVisor does), which has no pools",
-                Action::new("Remove -XX:+UseLargePages, or run it with the container runtime runc"),
-            ));
-        }
-        Candidates {
-            happened,
-            causes,
-            question: Action::new("Which pages does the pool have where the JVM runs?")
-                .by("grep Huge /proc/meminfo"),
         }
         .answer()
     }

@@ -4,6 +4,8 @@
 mod crash;
 mod jvm;
 mod others;
+mod pool;
+mod thp;
 
 use hugewise_linux::action::Action;
 use schemars::JsonSchema;
@@ -111,6 +113,10 @@ impl Explainer<'_> {
                 self.shared_memory()
             }
             PoolEmpty | KindNotConfigured => self.pool_empty(),
+            PoolShort | CommitFailed => return self.pool_short(),
+            ProgramPool => return self.program_pool(),
+            ThpOff => self.thp_off(),
+            ProgramThp => return self.program_thp(),
             OutOfMemory => self.out_of_memory(),
             NoNode => self.no_node(),
             SharedBuffers => self.shared_buffers(),

@@ -1,12 +1,13 @@
 //! Facts of a machine and of a program that a log or a crash file contains.
 
-use std::sync::LazyLock;
+mod patterns;
 
 use hugewise_linux::{
     facts::Facts,
     units::{Bytes, PageSize, Pages},
 };
-use regex::Regex;
+
+use patterns::{FACTS, PATTERNS, Patterns, first, kib_of};
 
 /// Large pages that a JVM requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,10 @@ pub struct Capture {
     pub max_mappings: Option<u64>,
     /// `RLIMIT_AS`.
     pub address_space: Option<Bytes>,
+    /// `RLIMIT_MEMLOCK`; `Some(None)`: unlimited.
+    pub locked_memory: Option<Option<Bytes>>,
+    /// Page size of a mounted hugetlbfs; `Some(None)`: the default size.
+    pub mounted: Option<Option<PageSize>>,
     /// Constraint under which the kernel killed a program for lack of memory.
     pub constraint: Option<String>,
     /// Memory of the killed program.
@@ -79,92 +84,6 @@ pub struct Capture {
     expected: Option<&'static str>,
     /// Whether the first line of a report was read.
     has_begun: bool,
-}
-
-/// Longest command line that is kept, in characters.
-const MAX_COMMAND_CHARS: usize = 4000;
-
-/// Names that stand before a fact. The quick search for any of them decides whether a line is read further.
-const NAMES: &str = concat!(
-    r"HugePages_(?:Total|Free|Rsvd):|Hugepagesize:|MemTotal:|MemAvailable:|CommitLimit:|Committed_AS:",
-    r"|overcommit_memory|max_map_count|Total number of mappings: |transparent_hugepage/(?:shmem_)?enabled",
-    r"|THP mode: |Large Page Support: |UseLargePages=|memory req_addr|pages\. req_addr|memory\. req_addr|UseLargePages disabled",
-    r"|Command Line: |jvm_args: |VM Arguments: |CommandLine flags: |siginfo: |rlimit: |JRE version: |VM (?:Temurin-)?\(|[VC]  \[\w|Node \d+ \w+: \d+\*",
-    r"|uname: ?Linux |Linux version |_BOOT_ID|boot_id|_HOSTNAME|constraint=CONSTRAINT_|Killed process |hugetlb\.\w+\.max",
-    r"|hugepages-\w+: |huge_pages ?= ?(?:on|try|off)|pages RAM|kernel: ",
-);
-/// A pattern with the value of a fact as its group, and what takes the value.
-type Fact = (&'static str, fn(&mut Capture, &str));
-/// The fact behind a name.
-#[rustfmt::skip]
-const FACTS: &[Fact] = &[
-    (r"\bHugePages_Total: +(\d+)", |it, value| first(&mut it.total, value.parse().ok().map(Pages))),
-    (r"\bHugePages_Free: +(\d+)", |it, value| first(&mut it.free, value.parse().ok().map(Pages))),
-    (r"\bHugePages_Rsvd: +(\d+)", |it, value| first(&mut it.reserved, value.parse().ok().map(Pages))),
-    (r"\bHugepagesize: +(\d+) kB", |it, value| first(&mut it.page_size, kib(value).and_then(|size| PageSize::new(size).ok()))),
-    (r"\bMemTotal: +(\d+) kB", |it, value| first(&mut it.memory, kib(value))),
-    (r"\bMemAvailable: +(\d+) kB", |it, value| first(&mut it.available, kib(value))),
-    (r"\bCommitLimit: +(\d+) kB", |it, value| first(&mut it.commit_limit, kib(value))),
-    (r"\bCommitted_AS: +(\d+) kB", |it, value| first(&mut it.committed, kib(value))),
-    (r"\bovercommit_memory\b[^:=]*[:=] *(\d)", |it, value| first(&mut it.overcommit, value.parse().ok())),
-    (r"\bmax_map_count\b[^:=]*[:=] *(\d+)", |it, value| first(&mut it.max_mappings, value.parse().ok())),
-    (r"Total number of mappings: (\d+)", |it, value| first(&mut it.mappings, value.parse().ok())),
-    (r"transparent_hugepage/enabled\b.*\[(\w+)\]", |it, value| first(&mut it.thp, Some(value.to_owned()))),
-    (r"transparent_hugepage/shmem_enabled\b.*\[(\w+)\]", |it, value| first(&mut it.shmem_thp, Some(value.to_owned()))),
-    (r"\] +THP mode: (\w+)", |it, value| first(&mut it.thp, Some(value.to_owned()))),
-    (r"Shared memory THP mode: (\w+)", |it, value| first(&mut it.shmem_thp, Some(value.to_owned()))),
-    (r"(Large Page Support: Enabled \(Explicit|UseLargePages=1, UseTransparentHugePages=0|using large pages\. req_addr|large pages memory req_addr|commit memory\. req_addr.* page size: [2-9]\d{6,})",
-        |it, _| it.request(Requested::Explicit)),
-    (r"(Large Page Support: Enabled \(Transparent|UseLargePages=1, UseTransparentHugePages=1)", |it, _| it.request(Requested::Transparent)),
-    (r"(Large Page Support: Disabled\s*$|UseLargePages=0|UseLargePages disabled)", |it, _| it.request(Requested::Nothing)),
-    (r"^(?:Command Line|jvm_args|VM Arguments|CommandLine flags): (.*)", |it, value| first(&mut it.command_line, Some(value.chars().take(MAX_COMMAND_CHARS).collect()))),
-    (r"^siginfo: .*si_addr: 0x([0-9a-f]+)", |it, value| first(&mut it.fault, u64::from_str_radix(value, 16).ok())),
-    (r"^siginfo: .*si_code: (\d+)", |it, value| first(&mut it.fault_code, value.parse().ok())),
-    (r"^rlimit: .*\bAS (\d+)k", |it, value| first(&mut it.address_space, kib(value))),
-    (r"JRE version: .*?\((?:build )?(?:1\.)?(\d+)", |it, value| first(&mut it.jdk, value.parse().ok())),
-    (r"Server VM (?:Temurin-|\((?:build )?)(?:1\.)?(\d+)", |it, value| first(&mut it.jdk, value.parse().ok())),
-    (r"^\W*[VC]  (\[[\w.-]+\+0x.*)", |it, value| first(&mut it.frame, Some(value.to_owned()))),
-    (r"(?:uname: ?Linux|Linux version) (\d+\.\d+\S*)", |it, value| first(&mut it.kernel, Some(value.to_owned()))),
-    (r#"(?:_BOOT_ID|boot_id)"?[=: "]+([0-9a-f-]{32,36})"#, |it, value| first(&mut it.boot_id, Some(value.replace('-', "")))),
-    (r#"_HOSTNAME"?[=: "]+([\w.-]+)"#, |it, value| first(&mut it.host, Some(value.to_owned()))),
-    (r"^(?:\w{3} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,+-]+Z?) ([\w.-]+) kernel: ", |it, value| first(&mut it.host, Some(value.to_owned()))),
-    (r"constraint=CONSTRAINT_(\w+)", |it, value| first(&mut it.constraint, Some(value.to_owned()))),
-    (r"Killed process .*anon-rss:(\d+)kB", |it, value| first(&mut it.killed, kib(value))),
-    (r"(\d+) pages RAM", |it, value| first(&mut it.pages, value.parse().ok())),
-    (r"^.*?Node \d+ \w+: \d+\*(\d+)kB ", |it, value| first(&mut it.base_kib, value.parse().ok())),
-    (r"\bhugetlb\.\w+?B\.max\b[: =]+(\d+|max)\b", |it, value| first(&mut it.hugetlb_limit, match value {
-        "max" => Some(None),
-        bytes => bytes.parse().ok().map(|bytes| Some(Bytes(bytes))),
-    })),
-    (r"^\s*hugepages-\w+: +(\d+(?:[KMG]i)?)\s*$", |it, value| first(&mut it.allocatable,
-        if value.ends_with('i') { format!("{value}B") } else { value.to_owned() }.parse().ok())),
-    (r#"\bhuge_pages ?= ?'?(on|try|off)\b"#, |it, value| first(&mut it.huge_pages, Some(value.to_owned()))),
-];
-
-struct Patterns {
-    names: Regex,
-    facts: Vec<Regex>,
-}
-
-/// `None` only if an expression does not compile, which a test excludes.
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    let facts = FACTS.iter().map(|(pattern, _)| Regex::new(pattern)).collect::<Result<_, _>>().ok()?;
-    Some(Patterns { names: Regex::new(NAMES).ok()?, facts })
-});
-
-/// The first value counts.
-fn first<T>(known: &mut Option<T>, value: Option<T>) {
-    if known.is_none() {
-        *known = value;
-    }
-}
-
-fn kib(value: &str) -> Option<Bytes> {
-    kib_of(value.parse().ok()?)
-}
-
-fn kib_of(kib: u64) -> Option<Bytes> {
-    kib.checked_mul(1 << 10).map(Bytes)
 }
 
 /// First lines of a crash file, and of the kernel's report that memory ran out.
@@ -286,7 +205,7 @@ fn mapped(line: &str, fault: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{patterns::kib, *};
 
     fn of(text: &str) -> Capture {
         let mut capture = Capture::default();
@@ -320,6 +239,7 @@ Command Line: -Xmx1g -XX:+UseLargePages a.jar
 # V  [libjvm.so+0x81d3c3]  CodeHeap::allocate(unsigned long)+0x293
 siginfo: si_signo: 7 (SIGBUS), si_code: 2 (BUS_ADRERR), si_addr: 0x00007f1060001000
 rlimit: STACK 8192k, CORE 0k, AS 4194304k, MEMLOCK 64k
+hugetlbfs /dev/hugepages1G hugetlbfs rw,relatime,pagesize=1024M 0 0
 7f1060000000-7f1060200000 rw-s 00000000 00:10 77 /anon_hugepage (deleted)
 [1.0] Node 0 Normal: 3011*4kB (UME) 204*8kB (UME) = 13852kB
 [1.0] 8388608 pages RAM
@@ -349,6 +269,21 @@ huge_pages = try
             (Some(Some(Bytes(0))), Some(Bytes(2 << 30)))
         );
         assert_eq!((capture.huge_pages, capture.address_space), (text("try"), kib("4194304")));
+        assert_eq!(capture.locked_memory, Some(kib("64")));
+        assert_eq!(capture.mounted, Some(PageSize::new(Bytes(1 << 30)).ok()));
+        for (line, limit) in [
+            ("max locked memory       (kbytes, -l) 65536", kib("65536")),
+            ("Max locked memory         8388608              8388608              bytes", kib("8192")),
+            ("Max locked memory         unlimited            unlimited            bytes", None),
+        ] {
+            assert_eq!(of(line).locked_memory, Some(limit), "{line}");
+        }
+        for (line, requested) in [
+            ("DOTNET_GCLargePages=1", Requested::Explicit),
+            ("  \"System.GC.LargePages\": false,", Requested::Nothing),
+        ] {
+            assert_eq!(of(line).requested, Some(requested), "{line}");
+        }
         assert_eq!((capture.commit_limit, capture.committed), (kib("1346904"), kib("1902204")));
         assert!(capture.frame.is_some_and(|frame| frame.contains("CodeHeap::")));
     }
