@@ -384,15 +384,35 @@ fn group_limit() -> TestResult {
     program.until("ready")?;
     let used: u64 =
         fs::read_to_string(group.file("memory.usage_in_bytes", "memory.current"))?.trim().parse()?;
-    fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + MIB / 2).to_string())?;
-    let reported = collapse(&program.pid(), &["--region", "malloc"], 1)?;
+    let file = group.file("memory.limit_in_bytes", "memory.max");
+    let leave = |bytes: u64| fs::write(&file, (used + bytes).to_string());
+    leave(MIB / 2)?;
+    let pid = program.pid();
+    let in_malloc = ["--region", "malloc"];
+    let mut raise = String::new();
+    for options in [&["--dry-run"][..], &[]] {
+        let refused = collapse(&pid, &[&in_malloc[..], options].concat(), 1)?;
+        says(refused["detail"].as_str().unwrap_or_default(), &[&file.display().to_string(), "are needed"])?;
+        assert_eq!(refused["collapsed_bytes"], 0, "{refused:#}");
+        raise = refused["actions"][0]["command"].as_str().ok_or("no action")?.replace("sudo ", "");
+    }
+    // A lower limit during the work.
+    leave(8 * MIB)?;
+    let slow = ["collapse", &pid, "--json", "--region", "malloc", "--allow-reclaim", "--rate", "0.01"];
+    let running = Running::start(&mut hugewise(&slow))?;
+    let begin = Instant::now();
+    while total_huge(&pid)? == 0 && begin.elapsed() < MAX_WAIT_TIME {
+        thread::sleep(Duration::from_millis(5));
+    }
+    leave(MIB / 2)?;
+    let reported = json(&running.wait()?.ended_with(1)?)?;
     assert_eq!(reported["outcome"], "group_limit", "{reported:#}");
-    says(reported["detail"].as_str().unwrap_or_default(), &["control group"])?;
-    let first = reported["refused"][0]["reason"].as_str().unwrap_or_default();
-    says(first, &["EBUSY"])?;
-    // Headroom for a few huge pages suffices for all: each collapse frees the base pages.
-    fs::write(group.file("memory.limit_in_bytes", "memory.max"), (used + 8 * MIB).to_string())?;
-    let reported = collapse(&program.pid(), &["--region", "malloc"], 1)?;
+    let words = reported["actions"][0]["change"].as_str().unwrap_or_default();
+    says(words, &[&file.file_name().unwrap_or_default().display().to_string()])?;
+    says(&reported["refused"].to_string(), &["EBUSY"])?;
+    // The printed action suffices for all: each collapse frees the base pages.
+    Command::new("sh").args(["-c", &raise]).output()?;
+    let reported = collapse(&pid, &in_malloc, 1)?;
     assert_eq!(
         (&reported["outcome"], reported["refused"].as_array().map(Vec::len)),
         (&"finished".into(), Some(1))

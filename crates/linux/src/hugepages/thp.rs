@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     hugepages::pools::page_size,
     reading::Reading,
-    root::Root,
+    root::{ReadError, Root},
     units::{Bytes, PageSize},
 };
 
@@ -32,8 +32,9 @@ pub struct Thp {
     pub pmd_size: Reading<PageSize>,
     /// `use_zero_page`: a read fault maps a shared huge page of zeros.
     pub use_zero_page: Reading<bool>,
-    /// `shrink_underused`: THPs with mostly zero pages are split under memory pressure.
-    pub shrink_underused: Reading<bool>,
+    /// `shrink_underused`: THPs with mostly zero pages are split under memory pressure; `null` if the kernel has no such
+    /// setting (before Linux 6.12).
+    pub shrink_underused: Reading<Option<bool>>,
     /// The settings of khugepaged.
     pub khugepaged: Khugepaged,
     /// All sizes of large folios, the smallest first; empty before Linux 6.8.
@@ -53,10 +54,11 @@ pub struct Khugepaged {
     pub pages_to_scan: Reading<u64>,
     /// Maximum number of absent base pages in a collapse; they become resident.
     pub max_ptes_none: Reading<u64>,
-    /// Maximum number of swapped-out base pages in a collapse.
-    pub max_ptes_swap: Reading<u64>,
-    /// Maximum number of base pages shared with another process in a collapse.
-    pub max_ptes_shared: Reading<u64>,
+    /// Maximum number of swapped-out base pages in a collapse; `null` if the kernel has no such setting.
+    pub max_ptes_swap: Reading<Option<u64>>,
+    /// Maximum number of base pages shared with another process in a collapse; `null` if the kernel has no such setting
+    /// (before Linux 5.8).
+    pub max_ptes_shared: Reading<Option<u64>>,
 }
 
 /// `hugepages-<N>kB/`: the settings of one folio size (mTHP, and the PMD size).
@@ -83,15 +85,17 @@ pub fn read(root: &Root) -> Thp {
         shmem_enabled: choice("shmem_enabled"),
         pmd_size: pmd_size(root),
         use_zero_page: flag("use_zero_page"),
-        shrink_underused: flag("shrink_underused"),
+        shrink_underused: if_present(
+            root.value(path("shrink_underused"), "0 or 1").map(|value: u8| value != 0),
+        ),
         khugepaged: Khugepaged {
             defrag: flag("khugepaged/defrag"),
             scan_sleep_millisecs: number("khugepaged/scan_sleep_millisecs"),
             alloc_sleep_millisecs: number("khugepaged/alloc_sleep_millisecs"),
             pages_to_scan: number("khugepaged/pages_to_scan"),
             max_ptes_none: number("khugepaged/max_ptes_none"),
-            max_ptes_swap: number("khugepaged/max_ptes_swap"),
-            max_ptes_shared: number("khugepaged/max_ptes_shared"),
+            max_ptes_swap: if_present(root.value(path("khugepaged/max_ptes_swap"), "a number")),
+            max_ptes_shared: if_present(root.value(path("khugepaged/max_ptes_shared"), "a number")),
         },
         sizes: root.list(THP).map(|names| read_sizes(root, &names)).into(),
     }
@@ -168,12 +172,17 @@ pub fn path_of(page_size: Option<PageSize>, name: &str) -> PathBuf {
     }
 }
 
-fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {
-    let setting = |folder: &str, name: &str| match root.choice(path(folder).join(name)) {
-        Ok(word) => Reading::Known(Some(word)),
+/// The value of a setting that not every kernel has.
+fn if_present<T>(read: Result<T, ReadError>) -> Reading<Option<T>> {
+    match read {
+        Ok(value) => Reading::Known(Some(value)),
         Err(error) if error.is_absent() => Reading::Known(None),
         Err(error) => Reading::unknown(error),
-    };
+    }
+}
+
+fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {
+    let setting = |folder: &str, name: &str| if_present(root.choice(path(folder).join(name)));
     let sizes = names.iter().filter_map(|name| {
         Some(ThpSize {
             page_size: page_size(name)?,
@@ -207,7 +216,8 @@ mod tests {
         assert_eq!(thp.enabled.known().map(String::as_str), Some("madvise"));
         assert_eq!(thp.pmd_size.known().map(|size| size.log2()), Some(21));
         assert_eq!(thp.khugepaged.max_ptes_none, Reading::Known(511));
-        assert_eq!(thp.shrink_underused, Reading::Known(true));
+        assert_eq!(thp.shrink_underused, Reading::Known(Some(true)));
+        assert_eq!(thp.khugepaged.max_ptes_shared, Reading::Known(None));
         assert!(thp.defrag.reason().is_some());
         let sizes = thp.sizes.known().cloned().unwrap_or_default();
         assert_eq!(sizes.iter().map(|s| s.page_size.log2()).collect::<Vec<_>>(), [13, 16]);

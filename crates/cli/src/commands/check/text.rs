@@ -85,6 +85,15 @@ fn yes_or_no(reading: &Reading<bool>) -> &'static str {
     }
 }
 
+/// The value of a setting that not every kernel has.
+fn of_kernel<T>(reading: &Reading<Option<T>>, words: impl Fn(&T) -> String) -> String {
+    match reading.known() {
+        Some(Some(value)) => words(value),
+        Some(None) => "–".to_owned(),
+        None => "?".to_owned(),
+    }
+}
+
 fn machine(page: &mut Page, facts: &Facts) -> fmt::Result {
     let memory = &facts.meminfo;
     page.line("MACHINE", format!("Linux {} · base page {}", known(&facts.kernel), known(&facts.base_page)))?;
@@ -202,7 +211,7 @@ fn transparent(page: &mut Page, thp: &Thp) -> fmt::Result {
         format!(
             "use_zero_page {} · shrink_underused {}",
             yes_or_no(&thp.use_zero_page),
-            yes_or_no(&thp.shrink_underused),
+            of_kernel(&thp.shrink_underused, |on| (if *on { "yes" } else { "no" }).to_owned()),
         ),
     )?;
     if let Some(sizes) = thp.sizes.known().filter(|sizes| !sizes.is_empty()) {
@@ -245,8 +254,8 @@ fn khugepaged(page: &mut Page, thp: &Thp) -> fmt::Result {
         format!(
             "khugepaged: max_ptes_none {} · max_ptes_swap {} · max_ptes_shared {}",
             known(&settings.max_ptes_none),
-            known(&settings.max_ptes_swap),
-            known(&settings.max_ptes_shared),
+            of_kernel(&settings.max_ptes_swap, u64::to_string),
+            of_kernel(&settings.max_ptes_shared, u64::to_string),
         ),
     )
 }

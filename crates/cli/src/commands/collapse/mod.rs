@@ -26,7 +26,7 @@ use hugewise_linux::{
 };
 use hugewise_measure::experiment::Progress;
 use hugewise_memory::collapse::{
-    admission,
+    admission::{self, GroupRoom},
     engine::{CollapseOutcome, CollapseResult, Settings},
     live::{self, CollapseTarget},
 };
@@ -177,7 +177,8 @@ impl Subject<'_> {
         options.region.ensure_exists(seen.is_jvm, &format!("{pid} ({name})"))?;
         let room = Reading::from(live::room(self.root, self.machine.sizes.base, size));
         let available = meminfo::read(self.root).available;
-        let admitted = admission::admit(seen.wanted(), size, &room, options.allow_reclaim);
+        let group = GroupRoom::read(self.root, pid);
+        let admitted = admission::admit(seen.wanted(), size, &room, &group, options.allow_reclaim);
         Ok(CollapseReport::before(self.process, size, options, seen, room, available, admitted.err()))
     }
 
@@ -208,7 +209,7 @@ impl Subject<'_> {
         let ended = done.outcome == CollapseOutcome::ProcessEnded || adviser.has_ended();
         // A sample during which the process ends is incomplete.
         let after = if ended { None } else { self.sample().ok().filter(|_| !adviser.has_ended()) };
-        report.done(done, after);
+        report.done(done, after, GroupRoom::read(self.root, self.process.pid).limit.as_ref());
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use hugewise_linux::{
     action::Action,
+    cgroup::Limit,
     hugepages::headroom::Headroom,
     pages::reason::Reason,
     proc::process::Process,
@@ -289,12 +290,12 @@ impl CollapseReport {
         self.outcome == CollapseOutcome::Ended(engine::CollapseOutcome::Interrupted)
     }
 
-    /// Adds the result of the collapse, and the sample after it.
-    pub fn done(&mut self, done: CollapseResult, after: Option<ProcessSample>) {
+    /// Adds the result of the collapse, and the sample after it. `limit` is the memory limit of its control group.
+    pub fn done(&mut self, done: CollapseResult, after: Option<ProcessSample>, limit: Option<&Limit>) {
         let seconds = done.lasted.as_secs_f64();
         self.outcome = CollapseOutcome::Ended(done.outcome);
         self.cause = cause(done.outcome);
-        self.actions = actions(done.outcome, self.pid);
+        self.actions = actions(done.outcome, self.pid, limit);
         self.collapsed_bytes = done.collapsed * self.page_size;
         self.gone_bytes = done.gone * self.page_size;
         self.seconds = Some(seconds);

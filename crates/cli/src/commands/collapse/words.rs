@@ -1,6 +1,6 @@
 //! Causes of an early end, and the actions against them.
 
-use hugewise_linux::{action::Action, units::PageSize};
+use hugewise_linux::{action::Action, cgroup::Limit, units::PageSize};
 use hugewise_memory::collapse::{RESERVED_HUGE_PAGES, admission::AdmissionError, engine};
 
 /// Changes that permit the collapse to start.
@@ -16,8 +16,21 @@ pub(super) fn before_beginning(refused: &AdmissionError, size: PageSize) -> Vec<
         AdmissionError::Grows { .. } => {
             vec![Action::new("Skip sparse ranges with a higher --min-present"), allow]
         }
+        AdmissionError::GroupLimit { limit, left, needed } => {
+            let enough = limit.bytes + needed.saturating_sub(*left);
+            vec![raise(limit, &format!(" to {enough} or more")).by(format!(
+                "echo {} | sudo tee /{}",
+                enough.0,
+                limit.file.display()
+            ))]
+        }
         AdmissionError::Unknown { .. } => vec![allow],
     }
+}
+
+fn raise(limit: &Limit, to: &str) -> Action {
+    let name = limit.file.file_name().unwrap_or_default().display();
+    Action::new(format!("Raise {name} of the process's control group{to}"))
 }
 
 fn compact(change: impl Into<String>) -> Action {
@@ -55,7 +68,7 @@ pub fn cause(outcome: engine::CollapseOutcome) -> Option<String> {
 }
 
 /// Changes that permit the collapse to continue.
-pub(super) fn actions(outcome: engine::CollapseOutcome, pid: u32) -> Vec<Action> {
+pub(super) fn actions(outcome: engine::CollapseOutcome, pid: u32, limit: Option<&Limit>) -> Vec<Action> {
     use engine::CollapseOutcome as Ended;
     let again = format!("sudo hugewise collapse {pid}");
     let continues = |change: &str| Action::new(change).by(again.clone());
@@ -71,7 +84,10 @@ pub(super) fn actions(outcome: engine::CollapseOutcome, pid: u32) -> Vec<Action>
             continues("Continue with the remaining candidates"),
         ],
         Ended::GroupLimit => vec![
-            Action::new("Raise memory.max of the process's control group by some MiB"),
+            limit.map_or_else(
+                || Action::new("Raise the memory limit of the process's control group by some MiB"),
+                |limit| raise(limit, " by some MiB"),
+            ),
             continues("Continue with the remaining candidates"),
         ],
         Ended::NotAllowed => {
@@ -91,7 +107,7 @@ mod tests {
     #[test]
     fn every_early_end_has_a_cause() {
         use engine::CollapseOutcome as Ended;
-        assert!(cause(Ended::Finished).is_none() && actions(Ended::Finished, 7).is_empty());
+        assert!(cause(Ended::Finished).is_none() && actions(Ended::Finished, 7, None).is_empty());
         for outcome in [
             Ended::Interrupted,
             Ended::NoRoom,
@@ -100,7 +116,7 @@ mod tests {
             Ended::NotAllowed,
             Ended::MemoryPressure,
         ] {
-            assert!(cause(outcome).is_some() && !actions(outcome, 7).is_empty(), "{outcome:?}");
+            assert!(cause(outcome).is_some() && !actions(outcome, 7, None).is_empty(), "{outcome:?}");
         }
         assert!(cause(Ended::ProcessEnded).is_some());
     }

@@ -24,7 +24,7 @@ use hugewise_measure::{
 };
 use hugewise_memory::{
     collapse::{
-        admission,
+        admission::{self, GroupRoom},
         candidates::{Candidate, MIN_RESIDENT_PERCENT, Sum},
         engine::{CollapseOutcome, CollapseResult, Settings},
         live::{self, CollapseTarget},
@@ -235,7 +235,8 @@ impl<'a> LiveHost<'a> {
         let mut sum = Sum::default();
         collapse.iter().for_each(|page| sum.add(page.present));
         let room = Reading::from(live::room(self.root, self.machine.sizes.base, self.size));
-        admission::admit(sum, self.size, &room, self.moving.allow_reclaim)?;
+        let group = GroupRoom::read(self.root, self.process.pid);
+        admission::admit(sum, self.size, &room, &group, self.moving.allow_reclaim)?;
         let settings = Settings { size: self.size, rate: None, allow_reclaim: self.moving.allow_reclaim };
         self.in_pieces(&collapse, begin, |target, piece| {
             live::collapse_all(target, piece, settings, &mut |_, _| {})
