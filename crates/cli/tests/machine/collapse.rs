@@ -408,7 +408,7 @@ fn group_limit() -> TestResult {
     let reported = json(&running.wait()?.ended_with(1)?)?;
     assert_eq!(reported["outcome"], "group_limit", "{reported:#}");
     let words = reported["actions"][0]["change"].as_str().unwrap_or_default();
-    says(words, &[&file.file_name().unwrap_or_default().display().to_string()])?;
+    says(words, &[&file.file_name().unwrap_or_default().to_string_lossy()])?;
     says(&reported["refused"].to_string(), &["EBUSY"])?;
     // The printed action suffices for all: each collapse frees the base pages.
     Command::new("sh").args(["-c", &raise]).output()?;

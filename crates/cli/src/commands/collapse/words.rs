@@ -29,7 +29,7 @@ pub(super) fn before_beginning(refused: &AdmissionError, size: PageSize) -> Vec<
 }
 
 fn raise(limit: &Limit, to: &str) -> Action {
-    let name = limit.file.file_name().unwrap_or_default().display();
+    let name = limit.file.file_name().unwrap_or_default().to_string_lossy();
     Action::new(format!("Raise {name} of the process's control group{to}"))
 }
 
