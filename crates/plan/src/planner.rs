@@ -132,10 +132,11 @@ pub fn plan(
     if pools.iter().any(|pool| pool.pages_at_start < pool.pages_needed) {
         notes.push(
             "the heap of ZGC takes pages from the pool as it grows, and cannot grow beyond it: the pool is planned \
-             for the largest heap"
+             for the largest heap. If other programs take its pages, threads stall, and then an OutOfMemoryError follows"
                 .to_owned(),
         );
     }
+    notes.extend(direct_buffers(&demand, &effective, backing, off_heap.as_ref(), facts));
     let settings = decide::settings(backing, &demand, facts);
     let start = decide::start_of_java(command, &options, backing);
     Ok(Plan {
@@ -205,6 +206,29 @@ pub(crate) fn checked_request(
 /// Whether a command begins with one of these programs, without a wrapper that may change the user.
 pub(crate) fn is_direct(command: &[String], names: &[&str]) -> bool {
     command.first().is_some_and(|word| names.iter().any(|name| word.ends_with(name)))
+}
+
+/// Where the direct buffers are whose limit a launch line sets; `None` if it sets none, or the plan includes them.
+fn direct_buffers(
+    demand: &Demand,
+    effective: &EffectiveOptions,
+    backing: Backing,
+    off_heap: Option<&OffHeap>,
+    facts: &Facts,
+) -> Option<String> {
+    effective.value("MaxDirectMemorySize").filter(|_| backing.is_explicit() && off_heap.is_none())?;
+    let most = demand.direct_memory?;
+    let base = facts
+        .base_page
+        .known()
+        .map_or_else(|| "base pages".to_owned(), |size| format!("base pages ({size})"));
+    let pages = match facts.thp.pmd_enabled() {
+        Some(("always", _)) => format!("{base} or THP (mode always)"),
+        _ => base,
+    };
+    Some(format!(
+        "direct buffers, at most {most}, take no pages of the pool: they are on {pages}, and do not fail when the pool is used up"
+    ))
 }
 
 /// Size of page tables with so many entries.

@@ -11,6 +11,7 @@
 mod allocation;
 mod apply;
 mod apply_killed;
+mod capture;
 mod collapse;
 mod collapse_heap;
 mod container;
@@ -139,6 +140,7 @@ fn main() -> ExitCode {
         storms::trials(),
         trace::trials(),
         kernel_tools::trials(),
+        capture::trials(),
         collapse::trials(),
         collapse_heap::trials(),
         split::trials(),

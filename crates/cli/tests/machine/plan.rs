@@ -200,7 +200,7 @@ fn captured_machine(java: &Path) -> TestResult {
     }
     let java = java.to_str().ok_or("a path that is not UTF-8")?;
     let planned = |options: &[&str]| -> Result<Plan, Box<dyn Error>> {
-        let line = [java, "-Xmx1g", "-XX:+UseLargePages", "Main"];
+        let line = [java, "-Xmx1g", "-XX:+UseLargePages", "-XX:MaxDirectMemorySize=2g", "Main"];
         let line = [&["plan", "--json", "--root", path], options, &["--"], &line].concat();
         Ok(serde_json::from_str(&run(&line)?.ended_with(0)?.stdout)?)
     };
@@ -208,6 +208,11 @@ fn captured_machine(java: &Path) -> TestResult {
     let pool = plan.pools.first().ok_or("a pool was expected")?;
     assert_eq!((pool.pages_available, pool.pages_to_add), (Pages(4000), Pages(0)), "{plan:#?}");
     assert_eq!(plan.verdict.outcome, StartOutcome::GetsHugePages, "{:#?}", plan.verdict);
+    let direct = plan
+        .notes
+        .iter()
+        .any(|note| note.contains("direct buffers, at most 2GiB, take no pages of the pool"));
+    assert!(direct, "{:#?}", plan.notes);
     // Free blocks of 1 GiB are in no list: all page frames are scanned.
     let giant = captured.join("sys/kernel/mm/hugepages/hugepages-1048576kB");
     fs::create_dir_all(&giant)?;

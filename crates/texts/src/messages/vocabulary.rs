@@ -10,7 +10,7 @@ const WORDS: &str = r"(?ix)
     | hugetlb | transparent [\x20_-]? huge | (?-u:\b) THPs? (?-u:\b) | khugepaged
     | large_pages? | (?-u:\b) huge [\x20-] (?: memory | mappings? | alloc ) | (?-u:\b) huge (?: adm | ctl | edit ) (?-u:\b) | hugif (?: y | ied )
     | page \x20? size [^0-9A-Za-z]{1,2} (?: 2097152 | 1073741824 | 536870912 ) (?-u:\b)
-    | (?-u:\b) huge_ (?: pmd | pud | pte | zero | memory | anon | file ) | hugepmd | (?-u:\b) m?thp_[a-z] | memfs_malloc
+    | (?-u:\b|_) huge_ (?: pmd | pud | pte | zero | memory | anon | file ) | hugepmd | (?-u:\b) m?thp_[a-z] | memfs_malloc
     | MAP_HUGE | SHM_HUGE | MADV_(?:NO)?HUGEPAGE | MADV_COLLAPSE
     | (?-u:\b) (?:2|4|16|32|512)\x20?Mi?B? [\x20-] pages? (?-u:\b) | (?-u:\b) (?:1|2|16)\x20?Gi?B? [\x20-] pages? (?-u:\b)
     | (?-u:\b) (?:2048|1048576|524288)\x20?[kK]i?B? \x20? pages? (?-u:\b)
@@ -57,6 +57,7 @@ mod tests {
             "couldn't mmap 4.0 GiB of huge memory",
             "hugeadm: ERROR: Unable to set pool to 512 pages",
             "hpa: madvise hugify failed",
+            "soft lockup: do_huge_pmd_anonymous_page",
             "registration failed: page size 2097152 pages not contiguous",
         ] {
             assert!(find(line).is_some(), "{line}");

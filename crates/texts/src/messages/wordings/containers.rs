@@ -79,7 +79,7 @@ pub(super) const WORDINGS: &[Wording] = &[
         "Kubernetes before 1.18 permits pools of one page size on a node only: its state is not updated.",
         "Reduce the pools of the other sizes to 0 and restart the kubelet, or update Kubernetes"),
     row(ContainerLimit, Harm::Warned, "a container runtime",
-        r"(?i)(?:fail|error|unable).{0,60}(?:fetch|parse|stat|collect|metric).{0,200}(?:hugetlb|hugepage)",
+        r"(?i)failed to fetch hugetlb info|unable to parse .{0,60} cgroup file .{0,200}hugetlb",
         "failed to fetch hugetlb info: unable to get hugepage size, continuing to push stats",
         "The runtime could not read its counters of huge pages, for its metrics: no effect on the containers or their limits.",
         "Update the runtime; or switch the metrics of hugetlb off"),

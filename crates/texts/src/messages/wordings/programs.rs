@@ -22,7 +22,7 @@ pub(super) const WORDINGS: &[Wording] = &[
         "Mount it (mount -t hugetlbfs -o pagesize=SIZE none /dev/hugepages; in a container: emptyDir with medium HugePages), or start \
          DPDK with --in-memory"),
     row(ProgramPool, Harm::Stopped, "DPDK",
-        r"EAL: .*(?i:hugepage|hugetlbfs|huge page|memory on socket|Not enough memory|Cannot init memory|virtual area: Cannot allocate|can't get IOVA|suitable memseg|reserve \S* ?memzone|alloc_seg)|Unable to initialize DPDK: Cannot allocate memory|(?:[Cc]annot|[Cc]ould not|[Cc]ouldn't|[Ff]ailed to) (?:create|init|allocate) [^:.]{0,24}(?i:mbufs?\b)|Cause: Cannot (?:create|init|allocate) \w*(?i:mem_?pool)",
+        r"EAL: .*(?i:hugepage|hugetlbfs|huge page|memory on socket|Not enough memory|Cannot init memory|virtual area: Cannot allocate|can't get IOVA|suitable memseg|reserve \S* ?memzone|alloc_seg|error allocating)|RING: Cannot reserve memory|Unable to initialize DPDK: Cannot allocate memory|(?:[Cc]annot|[Cc]ould not|[Cc]ouldn't|[Ff]ailed to) (?:create|init|allocate) [^:.]{0,24}(?i:mbufs?\b)|Cause: Cannot (?:create|init|allocate) \w*(?i:mem_?pool)",
         "EAL: FATAL: Cannot get hugepage information.",
         "DPDK did not get the memory that it needs from a pool: it did not start, or could not get more memory while it runs.",
         "Grow the pool to the memory of DPDK (on each node that its ports are on)"),
