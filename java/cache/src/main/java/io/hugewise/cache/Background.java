@@ -16,6 +16,9 @@ final class Background {
 
     private static final Set<Maintenance> OPEN = ConcurrentHashMap.newKeySet();
     private static volatile @Nullable Thread thread;
+    /// Whether work may be due since the thread looked last. The permit of [LockSupport] alone does not say it: work that pauses
+    /// uses it up.
+    private static volatile boolean isWoken;
     /// Time of the last attempt that failed.
     private static volatile long failedNanos = System.nanoTime() - RETRY_NANOS;
 
@@ -31,7 +34,7 @@ final class Background {
     static void remove(Maintenance maintenance) {
         OPEN.remove(maintenance);
         Thread ending = thread;
-        LockSupport.unpark(ending);
+        unpark();
         if (OPEN.isEmpty()) {
             awaitEnd(ending);
         }
@@ -55,6 +58,11 @@ final class Background {
         if (thread == null && System.nanoTime() - failedNanos >= RETRY_NANOS) {
             start(failures);
         }
+        unpark();
+    }
+
+    private static void unpark() {
+        isWoken = true;
         LockSupport.unpark(thread);
     }
 
@@ -82,9 +90,10 @@ final class Background {
             } catch (Throwable _) {
                 // No memory of the heap is left. It is tried again.
             }
-            if (next > 0) {
+            if (next > 0 && !isWoken) {
                 LockSupport.parkNanos(next);
             }
+            isWoken = false;
         }
     }
 

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.hugewise.memory.Backing;
+import io.hugewise.memory.internal.Pause;
 import java.io.File;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -64,6 +65,40 @@ class BackgroundTest {
         assumeTrue(status != SKIPPED, "this process cannot limit the threads of another one");
         assertThat(status).as(() -> String.join("\n", lines)).isZero();
         return lines;
+    }
+
+    // --- Wake-ups ----------------------------------------------------------------------------------
+
+    /// Work that pauses uses up the permit that a wake-up leaves. In most orders, some of the others were looked at before.
+    @Test
+    void workThatPausesLosesNoWakeUp() throws Exception {
+        var begun = new CountDownLatch(1);
+        var areWoken = new CountDownLatch(1);
+        var pausing = new Maintenance(new Failures(), false, () -> {
+            begun.countDown();
+            areWoken.await();
+            Pause.nanos(1_000_000);
+            return Maintenance.NEVER;
+        });
+        List<CountDownLatch> runs = new ArrayList<>();
+        List<Maintenance> others = new ArrayList<>();
+        for (int i = 0; i < 20; i++) {
+            var left = new CountDownLatch(2);
+            runs.add(left);
+            others.add(new Maintenance(new Failures(), false, () -> {
+                left.countDown();
+                return Maintenance.NEVER;
+            }));
+        }
+        others.forEach(Maintenance::begin);
+        VirtualThreadsTest.await(() -> runs.stream().allMatch(left -> left.getCount() == 1));
+        pausing.begin();
+        begun.await();
+        others.forEach(Maintenance::wake);
+        areWoken.countDown();
+        VirtualThreadsTest.await(() -> runs.stream().allMatch(left -> left.getCount() == 0));
+        others.forEach(Maintenance::close);
+        pausing.close();
     }
 
     // --- Idle caches -------------------------------------------------------------------------------
