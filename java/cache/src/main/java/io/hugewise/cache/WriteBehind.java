@@ -26,6 +26,8 @@ final class WriteBehind<K, V> {
     static final long REMOVAL = 2;
     private static final int VERSION_SHIFT = 2;
     private static final long LONGEST_SLEEP_MILLIS = 100;
+    /// Longest time in which a thread that waits for the store is not notified. Thousands may wait.
+    private static final long LONGEST_WAIT_MILLIS = 5000;
     private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
     /// Time between two attempts to start the thread.
     private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(1);
@@ -219,7 +221,7 @@ final class WriteBehind<K, V> {
         Writing waited = writing;
         waited.beginWait();
         try {
-            monitor.wait(Math.min(millis, LONGEST_SLEEP_MILLIS));
+            monitor.wait(Math.min(millis, thread == null || refusals.size() > 0 ? LONGEST_SLEEP_MILLIS : LONGEST_WAIT_MILLIS));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new UnwrittenException(message + ": the thread was interrupted", error);
@@ -414,7 +416,9 @@ final class WriteBehind<K, V> {
             changed.removeIf(key -> refusals.isAside(key, now));
             batches.write(new ArrayDeque<>(changed));
             keys.drop(isEnded ? 0 : read);
-            wake();
+            if (hasRoom()) {
+                wake();
+            }
         } while (!isEnded && ((evictedBatches > 0 && !evicted.isEmpty()) || (!changed.isEmpty() && keys.taken() < last)));
     }
 
