@@ -15,6 +15,8 @@ final class Space {
     private static final int ENOUGH = 3;
     /// Time that background work waits for the lock of evictions, and between two attempts.
     private static final long BUSY_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    /// Time between two searches for what has expired, each of which reads a field of each segment.
+    private static final long SEARCH_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
     /// Steps of one kind in a part of the background work, so that other caches have their turn.
     private static final int STEPS = 8;
 
@@ -27,6 +29,8 @@ final class Space {
     final Maintenance maintenance;
     /// Parts of the background work since the last pause.
     private int parts;
+    /// Time of the last search of the background work for what has expired.
+    private long searchedNanos = System.nanoTime() - SEARCH_NANOS;
     /// Held to take segments, also during an eviction: taken before the lock of evictions.
     private final ReentrantLock taking = new ReentrantLock();
     /// Of the background work.
@@ -188,13 +192,16 @@ final class Space {
             adapt(nanos);
             boolean isMore = repeat(this::evictIfShort);
             isMore |= repeat(evictor::shrinkIndex);
-            isMore |= repeat(this::expire);
+            boolean isSearch = canExpire && System.nanoTime() - searchedNanos >= SEARCH_NANOS;
+            boolean isMoreExpired = isSearch && repeat(this::expire);
+            searchedNanos = isSearch && !isMoreExpired ? System.nanoTime() : searchedNanos;
+            isMore |= isMoreExpired;
             parts = isMore ? parts + 1 : 0;
             if (isMore && parts * STEPS < 2 * segments.limit()) {
                 return 0;
             }
             parts = 0;
-            return isMore || retired.count() > 0 ? Maintenance.PERIOD_NANOS : nanosUntilExpiry();
+            return isMore || (canExpire && !isSearch) || retired.count() > 0 ? Maintenance.PERIOD_NANOS : nanosUntilExpiry();
         } finally {
             evictor.lock.unlock();
         }
