@@ -157,7 +157,7 @@ final class Store {
         return live.isExpired(entry);
     }
 
-    /// Calls a function with the addresses of the entries of the next part of the index.
+    /// Calls a function with the addresses of the entries of the next part of the index that has some.
     ///
     /// @return whether there was one
     boolean visit(Index.Cursor cursor, LongConsumer reader) {
@@ -165,9 +165,11 @@ final class Store {
         clock.read();
         int pin = pins.pin();
         try {
-            if (!cursor.advance()) {
-                return false;
-            }
+            do {
+                if (!cursor.advance()) {
+                    return false;
+                }
+            } while (cursor.count() == 0);
             for (int i = 0; i < cursor.count(); i++) {
                 if (!isExpired(cursor.entry(i))) {
                     reader.accept(cursor.entry(i));
