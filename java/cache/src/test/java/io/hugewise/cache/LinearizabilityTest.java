@@ -24,7 +24,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 @Timeout(value = 3600, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class LinearizabilityTest {
     /// Rounds of histories for each kind of cache; a sixth with evictions.
-    private static final int ROUNDS = Integer.getInteger("hugewise.histories", 36);
+    private static final int ROUNDS = Integer.getInteger("hugewise.histories", 12);
     private static final int THREADS = 4;
     private static final int KEYS = 12;
     private static final int CALLS = 20;

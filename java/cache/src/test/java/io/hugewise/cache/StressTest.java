@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 
 /// Programs that need options of the JVM, in processes of their own: [ExhaustedHeap] and [VirtualStress].
 class StressTest {
-    /// Of an exhausted heap with all kinds of use; each kind alone takes a tenth. 0: 2 s, with all kinds only.
+    /// Of an exhausted heap with all kinds of use; each kind alone takes a tenth. 0: 1 s, with all kinds only.
     private static final int SECONDS = Integer.getInteger("hugewise.exhausted", 0);
 
     /// Of the end of a process, after its output.
@@ -40,7 +40,7 @@ class StressTest {
     /// OutOfMemoryErrors under load.
     @Test
     void allIsAsItShouldBeAfterAnExhaustedHeap() throws Exception {
-        exhaust(Math.max(2, SECONDS), ExhaustedHeap.Kind.values());
+        exhaust(Math.max(1, SECONDS), ExhaustedHeap.Kind.values());
         for (ExhaustedHeap.Kind kind : ExhaustedHeap.Kind.values()) {
             if (SECONDS > 0) {
                 exhaust(SECONDS / 10, kind);
@@ -51,6 +51,6 @@ class StressTest {
     @Test
     void virtualThreadsGoOnWhileFunctionsStall() throws Exception {
         run("all threads went on", VirtualStress.class,
-                List.of("-Djdk.virtualThreadScheduler.parallelism=2", "-Djdk.virtualThreadScheduler.maxPoolSize=2"), Math.max(2, SECONDS / 5));
+                List.of("-Djdk.virtualThreadScheduler.parallelism=2", "-Djdk.virtualThreadScheduler.maxPoolSize=2"), Math.max(1, SECONDS / 5));
     }
 }
