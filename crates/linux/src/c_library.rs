@@ -33,8 +33,10 @@ pub enum CLibrary {
 pub enum Allocator {
     /// A jemalloc that the loader loads; it reads `MALLOC_CONF`.
     Jemalloc,
-    /// Another one, or a part of the program, by its name.
+    /// Another library, by its name.
     Other(&'static str),
+    /// A part of the program, by its name; no library can replace it.
+    BuiltIn(&'static str),
 }
 
 impl Allocator {
@@ -51,7 +53,7 @@ impl Allocator {
     pub fn name(self) -> &'static str {
         match self {
             Allocator::Jemalloc => "jemalloc",
-            Allocator::Other(name) => name,
+            Allocator::Other(name) | Allocator::BuiltIn(name) => name,
         }
     }
 }
@@ -116,7 +118,7 @@ fn allocator_of(file: &[u8]) -> Option<Allocator> {
         (b"<jemalloc>: ", "a jemalloc of its own"),
     ];
     let found = inside.into_iter().find(|(sign, _)| memmem::find(file, sign).is_some());
-    found.map(|(_, name)| Allocator::Other(name))
+    found.map(|(_, name)| Allocator::BuiltIn(name))
 }
 
 fn names_java(file: &[u8]) -> bool {
@@ -280,7 +282,7 @@ mod tests {
         let at = memmem::find(&own, b"\0libgcc_s.so.1\0").ok_or("not linked with libgcc_s")?;
         renamed[at..at + 14].copy_from_slice(b"\0libjemalloc.s");
         assert_eq!(allocator_of(&renamed), Some(Allocator::Jemalloc));
-        assert_eq!(allocator_of(b"<jemalloc>: Error"), Some(Allocator::Other("a jemalloc of its own")));
+        assert_eq!(allocator_of(b"<jemalloc>: Error"), Some(Allocator::BuiltIn("a jemalloc of its own")));
         assert_eq!(allocator_of(b"\0libjemalloc.so.2\0"), None);
         Ok(())
     }

@@ -51,9 +51,14 @@ struct Marks {
 }
 
 impl Runtime {
-    /// Finds it by the libraries that the process maps, the names of its memory, and marks in its program.
+    /// Finds it by the libraries that the process maps, the names of its memory, and marks in its program. A library in
+    /// place of malloc manages little memory of a program that has a heap of its own.
     pub fn find(root: &Root, pid: u32, vmas: &[Vma]) -> Option<Runtime> {
-        vmas.iter().find_map(of_name).or_else(|| {
+        let named = vmas.iter().find_map(of_name);
+        if named.as_ref().is_some_and(|runtime| !runtime.replaces_malloc()) {
+            return named;
+        }
+        let marked = || {
             let limit = Deadline::of_reading(READING_LIMIT);
             let is_searched = root.is_live() && !hugewise_jvm::regions::has_libjvm(vmas);
             let file = is_searched.then(|| root.path(format!("proc/{pid}/exe")))?;
@@ -63,7 +68,8 @@ impl Runtime {
             };
             let answer = aside::ask(&[], &limit, MAX_ANSWER_BYTES, read).ok()?;
             serde_json::from_slice::<Marks>(&answer).ok()?.runtime()
-        })
+        };
+        marked().filter(|runtime| named.is_none() || !runtime.replaces_malloc()).or(named)
     }
 
     pub fn name(&self) -> &'static str {

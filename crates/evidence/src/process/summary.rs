@@ -61,9 +61,14 @@ impl RegionPages {
         }
     }
 
+    /// Bytes on pages larger than base pages.
+    pub fn huge(&self) -> Bytes {
+        super::huge(&self.bytes_by_page_size, self.base)
+    }
+
     /// Share on pages larger than base pages, 0 to 1; `None` if nothing is resident.
     pub fn coverage(&self) -> Option<f64> {
-        super::huge(&self.bytes_by_page_size, self.base).share_of(self.resident_bytes)
+        self.huge().share_of(self.resident_bytes)
     }
 
     /// Sizes of the huge pages in it.

@@ -65,9 +65,17 @@ impl SelectionFacts {
         let jemalloc = || {
             self.check_thp()?;
             self.check_loader_reads_variables()?;
-            if self.allocator == Some(Allocator::Jemalloc) {
-                let why = "malloc'd memory on thp by the jemalloc that the program is linked with";
-                return Ok((MallocSettings::Jemalloc(JEMALLOC_THP), why.to_owned()));
+            match self.allocator {
+                Some(Allocator::Jemalloc) => {
+                    let why = "malloc'd memory on thp by the jemalloc that the program is linked with";
+                    return Ok((MallocSettings::Jemalloc(JEMALLOC_THP), why.to_owned()));
+                }
+                Some(Allocator::BuiltIn(name)) => {
+                    return Reason::err(format!(
+                        "the program's malloc is {name}, in place of which no library is used"
+                    ));
+                }
+                Some(Allocator::Other(_)) | None => {}
             }
             let library =
                 self.jemalloc.as_ref().ok_or_else(|| Reason::new("the program finds no libjemalloc.so.2"))?;
@@ -78,7 +86,14 @@ impl SelectionFacts {
             Some(reason) => Reason::err(format!("the program's memory cannot be collapsed: {reason}")),
             None => Ok((
                 MallocSettings::Nothing,
-                "malloc'd memory on thp by collapse, once the memory is resident".to_owned(),
+                match self.allocator {
+                    Some(Allocator::BuiltIn(name)) => {
+                        format!(
+                            "memory on thp by collapse, once it is resident: the program's malloc is {name}"
+                        )
+                    }
+                    _ => "malloc'd memory on thp by collapse, once the memory is resident".to_owned(),
+                },
             )),
         };
         match malloc {
@@ -97,7 +112,7 @@ impl SelectionFacts {
     }
 
     /// The version of a glibc that supports `glibc.malloc.hugetlb`, or why the program has none.
-    fn glibc(&self) -> Result<(u32, u32), Reason> {
+    pub(super) fn glibc(&self) -> Result<(u32, u32), Reason> {
         self.check_loader_reads_variables()?;
         if let Some(allocator) = self.allocator {
             return Reason::err(format!("the program's malloc is {}", allocator.name()));

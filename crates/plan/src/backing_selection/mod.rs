@@ -193,10 +193,12 @@ fn for_other(wanted: &BackingRequest, facts: &SelectionFacts) -> Result<BackingS
         why: "backing base: transparent huge pages are disabled for the program".to_owned(),
         warning: None,
     };
-    let auto = if wanted.backing.is_none() && wanted.off_heap.is_none() {
-        "; auto takes no pool for a program that is not a JVM; --backing hugetlb does"
-    } else {
-        ""
+    let auto = match wanted.backing.is_none() && wanted.off_heap.is_none() {
+        true if facts.glibc().is_ok() => {
+            "; auto takes no pool for a program that is not a JVM; --backing hugetlb does"
+        }
+        true => "; no pool can be taken for its malloc",
+        false => "",
     };
     match facts.off_heap(&BackingRequest { off_heap, ..*wanted }, &[]) {
         None => Ok(base),

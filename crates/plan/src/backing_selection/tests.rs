@@ -253,6 +253,23 @@ fn the_programs_own_malloc_takes_its_own_options() {
     }
 }
 
+#[test]
+fn no_library_takes_the_place_of_a_heap_of_the_program() {
+    let go = Allocator::BuiltIn("the Go runtime's");
+    let with = |collapse_obstacle, wanted| {
+        let jemalloc = Some(PathBuf::from("lib/libjemalloc.so.2"));
+        let facts = SelectionFacts { allocator: Some(go), jemalloc, collapse_obstacle, ..facts(5000) };
+        choose(&wanted, None, &facts).expect("a choice")
+    };
+    let choice = with(None, BackingRequest::default());
+    assert_eq!((choice.malloc, choice.collapse), (Some(MallocSettings::Nothing), true));
+    assert!(choice.why.contains(go.name()) && !choice.why.contains("--backing hugetlb"), "{}", choice.why);
+    let choice = with(Some("no right".to_owned()), BackingRequest::default());
+    assert!(choice.malloc.is_none() && choice.why.contains(go.name()), "{}", choice.why);
+    let choice = with(None, BackingRequest { malloc: Malloc::Jemalloc, ..BackingRequest::default() });
+    assert!(choice.malloc.is_none() && choice.why.contains(go.name()), "{}", choice.why);
+}
+
 proptest! {
     /// For any pool, the selected backing is available, and `strict` permits only the requested one.
     #[test]

@@ -27,6 +27,8 @@ pub struct RunRegion {
 /// The regions of a sample, and whether its JVMs took the options that were passed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
+    /// The present name of the process, by the kernel; `None` if it could not be read.
+    pub name: Option<String>,
     pub regions: Vec<RunRegion>,
     /// By process, the one with most memory first; without the JVMs whose heap does not exist yet.
     pub jvms: Vec<(u32, Taken)>,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hugewise_evidence::process::RegionPages;
 use hugewise_launch::proof::Taken;
 use hugewise_linux::{
     hugepages::{
@@ -127,6 +128,10 @@ impl RunReport {
     pub fn take(&mut self, found: &Found) {
         self.regions = found.regions.clone();
         self.found = found.clone();
+        // A launcher has become another program. The kernel's name has 15 bytes at most.
+        if let Some(name) = found.name.as_ref().filter(|name| !self.program.starts_with(name.as_str())) {
+            self.program.clone_from(name);
+        }
     }
 
     pub fn verdict(&self) -> Verdict {
@@ -193,7 +198,8 @@ impl RunReport {
             let why = match region.asked {
                 None | Some(Backing::Base) => continue,
                 Some(Backing::Thp) => {
-                    thp_shortage(root, fallbacks_before, self.lasted_seconds.is_none().then_some(self.pid))
+                    let pid = self.lasted_seconds.is_none().then_some(self.pid);
+                    thp_shortage(root, fallbacks_before, &region.pages, pid)
                 }
                 Some(Backing::Hugetlb(_) | Backing::Shm(_)) => pool_shortage(root, assignment),
             };
@@ -203,18 +209,17 @@ impl RunReport {
 }
 
 /// `pid`: of the program, if it still runs.
-fn thp_shortage(root: &Root, before: Option<u64>, pid: Option<u32>) -> String {
+fn thp_shortage(root: &Root, before: Option<u64>, pages: &RegionPages, pid: Option<u32>) -> String {
     let thp = thp::read(root);
     if let Some(("never", file)) = thp.pmd_enabled() {
         return format!("THP mode is never (/{}); next: hugewise check", file.display());
     }
     let now = fallbacks(root);
     match before.zip(now).map(|(before, now)| now.saturating_sub(before)) {
-        Some(0) => format!(
-            "no huge-page allocation failed since the start (thp_fault_fallback), so its mappings are too small or \
-             lack MADV_HUGEPAGE{}",
-            pid.map_or_else(String::new, |pid| format!("; next: hugewise inspect {pid}"))
-        ),
+        Some(0) => {
+            let next = pid.map_or_else(String::new, |pid| format!("; next: hugewise inspect {pid}"));
+            format!("{}{next}", without_failure(pages))
+        }
         Some(times) => format!(
             "{times} huge-page allocations failed since the start (thp_fault_fallback, of all programs): memory is \
              fragmented; next: hugewise check"
@@ -223,6 +228,21 @@ fn thp_shortage(root: &Root, before: Option<u64>, pid: Option<u32>) -> String {
             "the cause is unknown: /proc/vmstat has no thp_fault_fallback; next: hugewise check".to_owned()
         }
     }
+}
+
+/// Why memory is on base pages although no allocation of a huge page failed.
+fn without_failure(pages: &RegionPages) -> String {
+    let never = pages.resident_bytes.saturating_sub(pages.suitable_bytes);
+    let missing = pages.suitable_bytes.saturating_sub(pages.huge());
+    let never = (never > Bytes::ZERO)
+        .then(|| format!("{never} are in no aligned range of a huge page, so they cannot be on one"));
+    let missing = (missing > Bytes::ZERO).then(|| {
+        format!(
+            "{missing} could be on huge pages, and no allocation of one failed since the start (thp_fault_fallback): \
+             they were not requested, or the program gave back a part of each"
+        )
+    });
+    never.into_iter().chain(missing).collect::<Vec<_>>().join("; ")
 }
 
 fn pool_shortage(root: &Root, assignment: &ObserverTask) -> String {

@@ -122,7 +122,8 @@ impl<'a> Process<'a> {
         let with_heap = own.into_iter().chain(others.iter().map(|(other, _)| *other));
         let jvms = with_heap.filter_map(|pid| Some((pid, self.proof(pid)?))).collect();
         regions.extend(others.into_iter().map(|(_, region)| region));
-        Found { regions, jvms, huge_page: machine.pmd() }
+        let name = self.root.read(format!("proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned());
+        Found { name, regions, jvms, huge_page: machine.pmd() }
     }
 
     /// Whether JVM `pid` took its options; `None` if none were passed.
