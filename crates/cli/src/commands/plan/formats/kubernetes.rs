@@ -1,7 +1,7 @@
 //! A Pod, or a Deployment for several instances.
 
 use hugewise_linux::units::Bytes;
-use hugewise_plan::plan::Plan;
+use hugewise_plan::{plan::Plan, target::TargetSource};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -24,7 +24,9 @@ pub fn render(plan: &Plan) -> Result<String, FormatError> {
         limits.insert(format!("hugepages-{}", short(size, "B")), quantity(bytes).into());
     }
     let mut requests = limits.clone();
-    requests.insert("cpu".to_owned(), "1".into());
+    let cpus = plan.target.as_ref().filter(|target| target.source == TargetSource::Given);
+    let cpus = cpus.and_then(|target| target.cpus.known().copied()).unwrap_or(1);
+    requests.insert("cpu".to_owned(), cpus.to_string().into());
     let mut container = json!({
         "name": "jvm",
         "image": IMAGE,
