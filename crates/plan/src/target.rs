@@ -47,6 +47,23 @@ pub struct Target {
     pub commit_limit_bytes: Option<Bytes>,
 }
 
+impl Target {
+    /// The values by which a plan would be another one elsewhere.
+    pub fn values(&self) -> String {
+        let memory = self.memory_bytes.known().map(|memory| format!("{memory} of memory"));
+        let cpus =
+            self.cpus.known().map(|cpus| format!("{cpus} {}", if *cpus == 1 { "CPU" } else { "CPUs" }));
+        let machine = format!("{}, base pages of {}", self.architecture, self.base_page_size_bytes);
+        let nodes = self.nodes.as_ref().map(|nodes| {
+            let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+            format!("memory of node {}", nodes.join(" and "))
+        });
+        let commit = self.commit_limit_bytes.map(|limit| format!("programs may commit {limit}"));
+        let values = [memory, cpus, Some(machine), nodes, commit].into_iter().flatten();
+        values.collect::<Vec<_>>().join(" · ")
+    }
+}
+
 /// How a target is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -70,21 +70,7 @@ fn target_words(target: &Target) -> String {
         TargetSource::Captured => "the captured machine",
         TargetSource::Given => "as given, its pools and settings are unknown",
     };
-    format!("{source}: {}", target_values(target))
-}
-
-/// The values by which a plan would be another one elsewhere.
-pub fn target_values(target: &Target) -> String {
-    let memory = target.memory_bytes.known().map(|memory| format!("{memory} of memory"));
-    let cpus = target.cpus.known().map(|cpus| format!("{cpus} {}", if *cpus == 1 { "CPU" } else { "CPUs" }));
-    let machine = format!("{}, base pages of {}", target.architecture, target.base_page_size_bytes);
-    let nodes = target.nodes.as_ref().map(|nodes| {
-        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-        format!("memory of node {}", nodes.join(" and "))
-    });
-    let commit = target.commit_limit_bytes.map(|limit| format!("programs may commit {limit}"));
-    let values = [memory, cpus, Some(machine), nodes, commit].into_iter().flatten();
-    values.collect::<Vec<_>>().join(" · ")
+    format!("{source}: {}", target.values())
 }
 
 fn page_tables(page: &mut Page, database: &Database) -> fmt::Result {

@@ -37,8 +37,6 @@ use hugewise_linux::{
 };
 use hugewise_plan::plan::{Plan, PoolAvailability};
 
-use super::text::target_values;
-
 /// Configuration that a plan can be written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -282,7 +280,7 @@ fn header<T: AsRef<str>>(plan: &Plan, paragraphs: &[T]) -> String {
     let mut text = comment(&format!("Huge pages ({}) for{instances}:", plan.backing));
     text.push_str(&comment(&format!("  {}", shell::line(&plan.command))));
     if let Some(target) = &plan.target {
-        text.push_str(&comment(&format!("Planned for {}", target_values(target))));
+        text.push_str(&comment(&format!("Planned for {}", target.values())));
     }
     for paragraph in paragraphs {
         text.push_str("#\n");
