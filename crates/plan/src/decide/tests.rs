@@ -158,6 +158,55 @@ fn a_limit_on_touched_pages_kills_what_was_promised() -> TestResult {
     Ok(())
 }
 
+/// A machine with a free pool of `pages`, and with a control group that may take `limit` bytes of it and has `used`.
+fn limited(pages: u64, limit: u64, used: u64) -> Result<(Facts, PageSizes), Box<dyn Error>> {
+    let (limit, used) = (format!("{limit}\n"), format!("{used}\n"));
+    let group = [
+        ("proc/self/cgroup", "0::/app\n"),
+        ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"),
+        ("sys/fs/cgroup/app/cgroup.procs", "1\n"),
+        ("sys/fs/cgroup/app/hugetlb.2MB.max", &limit),
+        ("sys/fs/cgroup/app/hugetlb.2MB.current", &used),
+    ];
+    machine([pages, pages, 0], 512, &group)
+}
+
+#[test]
+fn the_printed_actions_give_what_is_missing() -> TestResult {
+    let demand = demand()?.regions;
+    for (pages, limit, used) in [(0, 0, 0), (40, 20, 0), (100, 20, 3), (73, 76, 3), (74, 77, 3), (100, 74, 0)]
+    {
+        let (mut pages, mut limit, used) = (pages, limit << 21, used << 21);
+        let change = |facts: &Facts, sizes: &PageSizes| {
+            let pools = pools(&demand, None, 1, None, facts, sizes);
+            actions(&pools, &[], "use less", Action::new("Start"), facts)
+        };
+        let (facts, sizes) = limited(pages, limit, used)?;
+        let was_short = judged(&demand, true, &facts, &sizes)?.outcome == StartOutcome::DiesOfSigbus;
+        let printed = change(&facts, &sizes);
+        let commands: Vec<&str> = printed.iter().filter_map(|action| action.command.as_deref()).collect();
+        assert_eq!(was_short, commands.iter().any(|command| command.starts_with("echo ")), "{commands:?}");
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            match words[..] {
+                ["echo", bytes, "|", "sudo", "tee", "/sys/fs/cgroup/app/hugetlb.2MB.max"] => {
+                    limit = bytes.parse()?
+                }
+                ["sudo", "hugewise", "apply", "--pool", pool] => {
+                    pages += pool.trim_start_matches("2MiB=+").parse::<u64>()?;
+                }
+                _ => return Err(format!("an unknown command: {command}").into()),
+            }
+        }
+        let (facts, sizes) = limited(pages, limit, used)?;
+        let after = judged(&demand, true, &facts, &sizes)?;
+        assert_eq!(after.outcome, StartOutcome::GetsHugePages, "{}", after.summary);
+        assert_eq!(available_pools(&facts, None).get(&two_mib()?), Some(&Pages(pages.max(74))));
+        assert_eq!(change(&facts, &sizes), [Action::new("Start")]);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_limit_on_reserved_pages_bounds_the_available_ones() -> TestResult {
     let group = [
