@@ -68,8 +68,16 @@ final class Pending<V> {
         ReentrantLock lock = locks.apply(own.key.hash);
         lock.lock();
         try {
-            Load<V> other = loads.putIfAbsent(own.key, own);
-            return other != null && other.isDiscarded && loads.replace(own.key, other, own) ? null : other;
+            while (true) {
+                Load<V> other = loads.putIfAbsent(own.key, own);
+                if (other == null || !other.isDiscarded) {
+                    return other;
+                }
+                // It may end now, without the lock: then its result is older than the write that discarded it.
+                if (loads.replace(own.key, other, own)) {
+                    return null;
+                }
+            }
         } finally {
             lock.unlock();
         }

@@ -9,7 +9,9 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import java.util.stream.Stream;
@@ -21,6 +23,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /// A thread changes the database, then the cache, and reads, while a load of another thread has the old row.
 class StaleLoadTest {
     private static final String KEY = "key";
+    private static final long ROUNDS_NANOS = TimeUnit.SECONDS.toNanos(1);
 
     private interface Change {
         void make(HugeCache<String, String> cache);
@@ -107,6 +110,40 @@ class StaleLoadTest {
             slow.join();
             assertThat(cache.getIfPresent(KEY)).isIn("new", null);
             assertThat(cache.get(KEY)).isEqualTo("new");
+        }
+    }
+
+    /// The load of the other thread may end at any moment of the change and of the read after it.
+    @Test
+    void aReadAfterAChangeDoesNotJoinALoadThatJustEnds() throws Exception {
+        var round = new AtomicLong();
+        var row = new AtomicLong();
+        long end = System.nanoTime() + ROUNDS_NANOS;
+        try (var cache = HugeCache.builder(Serializers.longs(), Serializers.longs()).maximumBytes(16 << 20)
+                .memory(options -> options.only(io.hugewise.memory.Backing.base())).build()) {
+            Thread other = Thread.ofPlatform().start(() -> {
+                for (long seen = 0; seen >= 0;) {
+                    long now = round.get();
+                    if (now > seen) {
+                        cache.get(now, _ -> row.get());
+                    } else if (now == seen) {
+                        Thread.onSpinWait();
+                    }
+                    seen = now;
+                }
+            });
+            for (long key = 1; System.nanoTime() < end; key++) {
+                row.set(-key);
+                round.set(key);
+                for (long spins = key % 64; spins > 0; spins--) {
+                    Thread.onSpinWait();
+                }
+                row.set(key);
+                cache.invalidate(key);
+                assertThat(cache.get(key, _ -> row.get())).isEqualTo(key);
+            }
+            round.set(-1);
+            other.join();
         }
     }
 
