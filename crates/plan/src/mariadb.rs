@@ -284,13 +284,7 @@ mod tests {
     /// A plan of a server whose buffer pool takes up to 3 pages more at some addresses.
     fn planned(command: &[&str], now: Option<Vec<Start>>, instances: u32) -> Result<Plan, Box<dyn Error>> {
         let (facts, sizes) = machine(200, 120)?;
-        let wanted = PlanRequest {
-            backing: None,
-            instances,
-            off_heap: None,
-            node: None,
-            source: TargetSource::ThisMachine,
-        };
+        let wanted = PlanRequest { instances, ..PlanRequest::default() };
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let mut settings = Settings::default();
         (settings.large_pages, settings.max_connections) = (now.is_some(), 100);

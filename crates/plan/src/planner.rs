@@ -41,6 +41,19 @@ pub struct PlanRequest {
     pub source: TargetSource,
 }
 
+impl Default for PlanRequest {
+    /// One instance on this machine, on the backing that the line requests.
+    fn default() -> PlanRequest {
+        PlanRequest {
+            backing: None,
+            instances: 1,
+            off_heap: None,
+            node: None,
+            source: TargetSource::ThisMachine,
+        }
+    }
+}
+
 /// Size of the memory outside of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffHeapRequest {

@@ -229,13 +229,7 @@ mod tests {
 
     fn planned(readings: &Readings, free: u64, instances: u32) -> Result<Plan, Box<dyn Error>> {
         let (facts, sizes) = machine(100, free)?;
-        let wanted = PlanRequest {
-            backing: None,
-            instances,
-            off_heap: None,
-            node: None,
-            source: TargetSource::ThisMachine,
-        };
+        let wanted = PlanRequest { instances, ..PlanRequest::default() };
         let command = ["postgres", "-D", "/data"].map(str::to_owned);
         Ok(decide(&command, readings, &wanted, &facts, &sizes))
     }

@@ -203,7 +203,7 @@ fn pool_pairs() -> Vec<[(String, &'static str); 2]> {
         [(qemu(no_memory, &pool(512, 0)), "in use or reserved"), (qemu(no_memory, ""), OPEN)],
         [
             (qemu("Permission denied", &pool(0, 0)), "no right to the folder"),
-            (qemu("Invalid argument", &pool(0, 0)), "no multiple of the page size"),
+            (qemu("Invalid argument", &pool(0, 0)), "not a multiple of the page size"),
         ],
         [(mysql(12, &pool(0, 0)), "o pages are reserved"), (mysql(12, &pool(512, 512)), "may not use them")],
         [(mysql(1, &pool(0, 0)), "vm.hugetlb_shm_group"), (mysql(28, &pool(0, 0)), "kernel.shmall")],

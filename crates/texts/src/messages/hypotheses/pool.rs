@@ -222,7 +222,7 @@ impl Explainer<'_> {
             ));
         } else if why.starts_with("Invalid argument") {
             causes.push(Candidate::new(
-                "the memory of the guest (or of one of its NUMA nodes) is no multiple of the page size of that mount. The size of the pool is not \
+                "the memory of the guest (or of one of its NUMA nodes) is not a multiple of the page size of that mount. The size of the pool is not \
                  the cause",
                 Action::new("Make -m and the size= of each memory backend a multiple of the page size"),
             ));

@@ -115,7 +115,7 @@ pub(super) const WORDINGS: &[Wording] = &[
     row(ProgramPool, Harm::NotHuge, "tcmalloc",
         r"memfs_malloc_path|bytes of memfs|HugetlbSysAllocator",
         "warning: unable to create memfs_malloc_path /mnt/huge/x: Permission denied",
-        "tcmalloc with TCMALLOC_MEMFS_MALLOC_PATH could not place memory in hugetlbfs: the path is no mount that it may write to, or \
+        "tcmalloc with TCMALLOC_MEMFS_MALLOC_PATH could not place memory in hugetlbfs: the path is not a mount of hugetlbfs to which it may write, or \
          the pool is too small.",
         "Mount hugetlbfs there with uid= or mode=, grow the pool to TCMALLOC_MEMFS_LIMIT_MB, or unset the variable"),
     row(ProgramSetting, Harm::Stopped, "jemalloc",
@@ -184,7 +184,7 @@ pub(super) const WORDINGS: &[Wording] = &[
         r"\((?:[^()]|\([^()]*\))*(?:MAP|SHM|MFD)_HUGETLB.*= -1 (?<name>E[A-Z]+)",
         "mmap(NULL, 268435456, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS|MAP_HUGETLB, -1, 0) = -1 ENOMEM (Cannot allocate memory)",
         "The kernel refused pages of a pool to the traced program ({name}). ENOMEM: too few free pages, or a limit of reservations; \
-         EINVAL: no such page size, or a length that is no multiple of it; EPERM: not in the group vm.hugetlb_shm_group.",
+         EINVAL: no such page size, or a length that is not a multiple of the page size; EPERM: not in the group vm.hugetlb_shm_group.",
         "Compare the pools (hugewise check) with the length in the call"),
     row(Information, Harm::None, "strace",
         r"\((?:[^()]|\([^()]*\))*(?:MAP|SHM|MFD)_HUGETLB.*= +(?:0x[0-9a-f]+|\d+)\s*$",

@@ -320,7 +320,7 @@ impl<'a> LiveHost<'a> {
             let huge = of(now.huge.pages(), &wanted, Wanted::Base).len();
             ensure!(huge == 0, "{huge} huge pages could not be split");
             let base = of(now.dense, &wanted, Wanted::Huge).len();
-            ensure!(base == 0 || leave != Leave::Found, "{base} pages could not be made huge again");
+            ensure!(base == 0 || leave != Leave::Found, "{base} ranges could not be collapsed again");
             Ok(())
         });
         if self.has_ended() { Ok(()) } else { left }
