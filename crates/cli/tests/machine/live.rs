@@ -6,10 +6,10 @@ use crate::{
     TestResult, Trial,
     allocation::allocating,
     collapse::{MIB, Program, json, refused_without_rights, total_huge},
-    compiling::compiled,
+    compiling::{compile, compiled},
     java::knows,
     needs::{
-        Need::{Free, Java, Root, Thp},
+        Need::{Compiler, Free, Java, Root, Thp},
         jdks,
     },
     represents,
@@ -19,6 +19,23 @@ use crate::{
 use hugewise_jvm::jdks::Jdk;
 use serde_json::Value;
 
+/// Locks all of its memory, and waits for the end of its input.
+const LOCKED: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void)
+{
+    size_t bytes = 32ul << 20;
+    char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 1;
+    memset(memory, 1, bytes);
+    if (mlockall(MCL_CURRENT)) return 2;
+    puts("ready");
+    fflush(stdout);
+    return getchar() == 0;
+}
+"#;
 const LOAD: &str = include_str!("LiveLoad.java");
 /// Size of the heap in MiB; half of it is in use.
 pub const HEAP_MIB: u64 = 256;
@@ -33,6 +50,7 @@ pub fn trials() -> Vec<Trial> {
         trial("live: without a metric, and left on huge pages", &needs, figures),
         trial("live: without a metric and allocations", &needs, without_allocations).representing(false),
         trial("live: without the capabilities", &needs, without_rights),
+        trial("live: locked memory stays as it is", &[Root, Thp, Compiler], locked),
     ];
     let jdks = jdks();
     for (j, jdk) in jdks.iter().enumerate() {
@@ -186,6 +204,19 @@ fn figures() -> TestResult {
     let known =
         |round: &Value| round["figures"]["cpu_per_allocated_gib"].as_f64().is_some_and(|cpu| cpu > 0.0);
     assert!(rounds.len() == 2 && rounds.iter().all(known), "{with:#}");
+    Ok(())
+}
+
+/// Huge pages of locked memory cannot be split, so nothing could put it back.
+fn locked() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let binary = compile(folder.path(), "locked", LOCKED)?;
+    let mut program = Program::start(&mut Command::new(binary), folder)?;
+    program.until("ready")?;
+    let pid = program.pid();
+    let ran = run(&["compare", "--live", &pid, "--allow-reclaim", "--turn", "1", "--rounds", "1"])?;
+    says(&ran.ended_with(2)?.stderr, &["has no memory in this region that can be on huge pages"])?;
+    assert_eq!(total_huge(&pid)?, 0);
     Ok(())
 }
 

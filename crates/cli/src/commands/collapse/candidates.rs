@@ -89,6 +89,8 @@ pub struct ProcessSample {
     pub regions: BTreeMap<String, SelectedRegion>,
     /// Sorted by address.
     pub candidates: Vec<Candidate>,
+    /// Locked memory: huge pages of it cannot be split again.
+    pub locked: Vec<Range<u64>>,
     /// Resident bytes of the whole process.
     pub resident: Bytes,
     pub notes: Vec<String>,
@@ -203,6 +205,7 @@ pub fn sample(
         is_jvm: regions::has_libjvm(&scan.vmas),
         regions: BTreeMap::new(),
         candidates: Vec::new(),
+        locked: scan.vmas.iter().filter(|vma| vma.is_locked).map(|vma| vma.addresses.clone()).collect(),
         resident: Bytes::ZERO,
         notes: scan.survey.notes.clone(),
     };

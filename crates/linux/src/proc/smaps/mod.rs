@@ -58,6 +58,8 @@ pub struct Vma {
     pub is_hugetlb: bool,
     /// `VmFlags` contains `sh`: other mappings of the same file see writes.
     pub is_shared: bool,
+    /// `VmFlags` contains `lo`: locked by mlock(2).
+    pub is_locked: bool,
     /// The mount of the mapped file in the process' mount namespace; `None` without a file, and for files of
     /// the kernel's internal mounts, such as memfd.
     pub mount: Option<Arc<Mount>>,

@@ -210,6 +210,7 @@ impl Vma {
                 Some(b"hg") => self.advice = ThpAdvice::Huge,
                 Some(b"nh") => self.advice = ThpAdvice::NoHuge,
                 Some(b"sh") => self.is_shared = true,
+                Some(b"lo") => self.is_locked = true,
                 _ => {}
             }
         }

@@ -187,6 +187,7 @@ impl<'a> LiveHost<'a> {
         }
     }
 
+    /// Locked memory is left out: once it is on huge pages, nothing puts it back.
     fn read(&mut self) -> anyhow::Result<Now> {
         let huge = self.on_huge_pages()?;
         self.is_jvm = huge.is_jvm;
@@ -200,7 +201,10 @@ impl<'a> LiveHost<'a> {
             allow_reclaim: self.moving.allow_reclaim,
             dry_run: false,
         };
-        let dense = collapse::candidates::sample(root, machine, process, self.size, &options)?.candidates;
+        let seen = collapse::candidates::sample(root, machine, process, self.size, &options)?;
+        let is_locked =
+            |page: &Candidate| seen.locked.iter().any(|range| range.contains(&page.addresses.start));
+        let dense = seen.candidates.iter().filter(|page| !is_locked(page)).cloned().collect();
         Ok(Now { huge, dense })
     }
 
