@@ -147,16 +147,15 @@ pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
             }
         }
     }
-    for (name, reason) in &failed {
-        println!("\n---- {name} ----\n{reason}");
+    if !skipped.is_empty() {
+        println!("\nskipped:");
     }
-    for (title, list) in [("failed", &failed), ("skipped", &skipped)] {
-        if !list.is_empty() {
-            println!("\n{title}:");
-        }
-        for (name, reason) in list {
-            println!("    {name}: {}", first_line(reason));
-        }
+    for (name, reason) in &skipped {
+        println!("    {name}: {}", first_line(reason));
+    }
+    // Last: often only the end of a log is kept.
+    for (name, reason) in &failed {
+        println!("\n---- failed: {name} ----\n{reason}");
     }
     println!(
         "\ntest result: {}. {passed} passed; {} failed; {} skipped; {left_out} left out; finished in {:.2}s\n",
