@@ -7,6 +7,7 @@ mod explainer;
 mod hypotheses;
 #[cfg(test)]
 mod hypothesis_tests;
+mod languages;
 mod origin;
 mod scan;
 #[cfg(test)]
@@ -196,6 +197,7 @@ fn ascii(pattern: &str) -> String {
 /// Parses one line of a log; `None` if it is not about huge pages.
 pub fn read(line: &str) -> Option<Message> {
     let line = plain_quotes(line);
+    let line = languages::in_english(&line);
     known(&line).or_else(|| {
         let word = vocabulary::find(&line)?;
         Some(Message::unknown(word))

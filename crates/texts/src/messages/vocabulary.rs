@@ -15,6 +15,12 @@ const WORDS: &str = r"(?ix)
     | (?-u:\b) (?:2|4|16|32|512)\x20?Mi?B? [\x20-] pages? (?-u:\b) | (?-u:\b) (?:1|2|16)\x20?Gi?B? [\x20-] pages? (?-u:\b)
     | (?-u:\b) (?:2048|1048576|524288)\x20?[kK]i?B? \x20? pages? (?-u:\b)
     | page \x20? size [^0-9A-Za-z]{1,2} (?:2|1024)\x20?Mi?B? (?-u:\b) | page \x20? size [^0-9A-Za-z]{1,2} 1\x20?Gi?B? (?-u:\b)
+    | gigantic [\x20_-]? pages?
+    # In other languages; 最大页数 is a number of pages of a book.
+    | (?:^|[^最]) 大 (?:内存)? [页頁] | 巨[页頁] | (?:ヒュージ|ラージ|巨大) ・? ページ | (?:대형|거대|huge) \x20? 페이지
+    | (?:огромн|больш)(?:ые|ых|ым|ыми|их|ие|им) \x20 страниц | (?:величезн|гігантськ)\S{1,3} \x20 сторін
+    | pages \x20 (?:huge|énormes) | grandes \x20 pages | pagin[ae] \x20 (?:huge|enormi|enorme) | páginas \x20 (?:huge|enormes|gigantes)
+    | (?:riesige|große) [nr]? \x20 (?:Speicher)? seiten (?-u:\b) | stora \x20 sidor | უზარმაზარ \S* \x20 გვერდ
 ";
 
 /// Options and variables that only name huge pages.
@@ -44,6 +50,7 @@ mod tests {
             "Command Line: -XX:+UseLargePages -XX:LargePageSizeInBytes=2m -jar a.jar",
             "a large page_view",
             "thping",
+            "查询最大页数",
         ] {
             assert_eq!(find(line), None, "{line}");
         }
@@ -59,6 +66,12 @@ mod tests {
             "hpa: madvise hugify failed",
             "soft lockup: do_huge_pmd_anonymous_page",
             "registration failed: page size 2097152 pages not contiguous",
+            "expected at least 16 gigantic pages, but there are 0",
+            "透明大页已启用，建议关闭",
+            "大頁不足",
+            "ヒュージページを超えた場合に発生します",
+            "не хватает огромных страниц",
+            "les pages énormes ne sont pas disponibles",
         ] {
             assert!(find(line).is_some(), "{line}");
         }

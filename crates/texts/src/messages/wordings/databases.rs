@@ -6,10 +6,11 @@ use crate::messages::{Family::*, Harm};
 #[rustfmt::skip]
 pub(super) const WORDINGS: &[Wording] = &[
     by_machine(SharedBuffers, Harm::Stopped, "PostgreSQL",
-        r"could not map anonymous shared memory: (?<name>[A-Z][a-z ]+)",
+        r"could not map anonymous shared memory(?:: (?<name>[A-Z][a-z ]+))?",
         "2026-09-14 06:12:44.003 UTC [1] FATAL:  could not map anonymous shared memory: Cannot allocate memory"),
     row(ProgramPool, Harm::Stopped, "PostgreSQL",
-        r"request for a shared memory segment exceeded .*huge pages.*currently (?<bytes>\d+) bytes",
+        // The same in all languages of PostgreSQL.
+        r"(?:huge pages?|Huge Pages|pagine huge|大[页頁]|ヒュージページ|огромных страниц|гігантських сторінок|stora sidor|უზარმაზარ გვერდებზე).{0,120}?[(（][^()（）]{0,30}?(?<bytes>\d{5,}) ?(?:[Bb]ytes?|octets|バイト|바이트|Б|байтів|字节|位元組|ბაიტი)[)）]",
         "HINT:  This error usually means that PostgreSQL's request for a shared memory segment exceeded available memory, swap \
          space, or huge pages. To reduce the request size (currently 8826888192 bytes), reduce PostgreSQL's shared memory usage, \
          perhaps by reducing shared_buffers or max_connections.",
@@ -45,6 +46,18 @@ pub(super) const WORDINGS: &[Wording] = &[
         "0 [Warning] [MY-012678] [InnoDB] Failed to attach shared memory segment, errno 22",
         "MySQL could not map its SysV shared memory on huge pages, and uses base pages.",
         "Check kernel.shmmax and kernel.shmall, and the pool; or remove large-pages"),
+    row(ProgramSetting, Harm::Stopped, "MySQL, MariaDB",
+        r"InnoDB\]?:? Cannot allocate memory for the buffer pool",
+        "[ERROR] InnoDB: Cannot allocate memory for the buffer pool",
+        "The buffer pool did not fit in the memory that is left, on base pages either. Pages that are reserved in a pool are not left, used or not.",
+        "Compare the pools (hugewise check) with the memory: shrink pools that no program uses, or innodb_buffer_pool_size"),
+    row(ProgramSetting, Harm::Stopped, "Db2",
+        r"SQL1084[CN]",
+        "SQL1084C  The database manager failed to allocate shared memory because an operating system kernel memory limit has been reached.",
+        "Db2 could not allocate its shared memory: a limit of the kernel (kernel.shmmax, kernel.shmall), the memory, or, with \
+         DB2_LARGE_PAGE_MEM, too few free pages in the pool.",
+        "Compare kernel.shmmax and kernel.shmall with the memory of the database (sysctl kernel.shmmax kernel.shmall); with \
+         DB2_LARGE_PAGE_MEM, grow the pool to it or unset the variable (db2set)"),
     row(ProgramPool, Harm::NotHuge, "MySQL",
         r"Using conventional memory pool",
         "0 [Warning] [MY-012679] [InnoDB] Using conventional memory pool",
