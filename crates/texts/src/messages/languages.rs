@@ -1,9 +1,9 @@
 //! Errors of the system, and messages of PostgreSQL, in the languages of glibc and PostgreSQL: a program in another
 //! locale says the same. Each is read as its English wording.
 
-use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
+use std::{borrow::Cow, sync::LazyLock};
 
-use regex::Regex;
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 const SYSTEM: [&str; 7] = [
     "Operation not permitted",
@@ -78,17 +78,20 @@ const POSTGRESQL_MESSAGES: &[[&str; POSTGRESQL.len()]] = &[
 ];
 
 struct Translations {
-    any: Regex,
-    english: HashMap<&'static str, &'static str>,
+    search: AhoCorasick,
+    /// The English wording of each phrase.
+    english: Vec<&'static str>,
 }
 
-/// `None` only if the pattern does not compile, which a test excludes.
+/// `None` only if the search cannot be built, which a test excludes.
 static TRANSLATIONS: LazyLock<Option<Translations>> = LazyLock::new(|| {
-    let english: HashMap<_, _> = all().collect();
-    let mut phrases: Vec<_> = english.keys().map(|phrase| regex::escape(phrase)).collect();
-    // The first alternative counts, so a phrase that begins with another one is before that.
-    phrases.sort_by(|a, b| b.cmp(a));
-    Some(Translations { any: Regex::new(&phrases.join("|")).ok()?, english })
+    let (phrases, english): (Vec<_>, _) = all().unzip();
+    let search = AhoCorasick::builder()
+        .match_kind(MatchKind::LeftmostLongest)
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(phrases)
+        .ok()?;
+    Some(Translations { search, english })
 });
 
 /// Each translation with its English wording.
@@ -100,10 +103,12 @@ fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The line with the known phrases of other languages in English.
 pub(super) fn in_english(line: &str) -> Cow<'_, str> {
-    let Some(translations) = TRANSLATIONS.as_ref() else { return Cow::Borrowed(line) };
-    translations
-        .any
-        .replace_all(line, |found: &regex::Captures<'_>| translations.english.get(&found[0]).copied().unwrap_or_default())
+    match TRANSLATIONS.as_ref() {
+        Some(translations) if translations.search.is_match(line) => {
+            Cow::Owned(translations.search.replace_all(line, &translations.english))
+        }
+        _ => Cow::Borrowed(line),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod hypotheses;
 #[cfg(test)]
 mod hypothesis_tests;
 mod languages;
+mod needles;
 mod origin;
 mod scan;
 #[cfg(test)]
@@ -18,14 +19,16 @@ pub mod wordings;
 use std::{borrow::Cow, sync::LazyLock};
 
 use hugewise_linux::units::{Bytes, PageSize};
-use regex::{Captures, Regex, RegexSet};
+use regex::{Captures, Regex};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use capture::Capture;
 pub use explain::{Explanation, explain, needs_scan};
 pub use explainer::Context;
+use needles::Needles;
 pub use origin::{Identity, Origin};
+
 pub use scan::{FoundMessage, Program, ScannedLog, scan};
 
 /// Kind of a message. The meaning of a name never changes.
@@ -174,16 +177,17 @@ const MIN_HUGE_PAGE_ORDER: u32 = 5;
 const FAILURE: &str = r"(?i-u)\b(?:fail(?:ed|ure|s)?|error|cannot|can't|could ?n[o']t|unable|denied|refused|timed out|unknown)\b|status=[1-9]";
 
 struct Patterns {
-    any: RegexSet,
+    needles: Needles,
     each: Vec<Regex>,
     failure: Regex,
 }
 
 /// `None` only if a pattern does not compile, which a test excludes.
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    let patterns = wordings::all().map(|wording| ascii(wording.pattern));
-    let each = patterns.clone().map(|pattern| Regex::new(&pattern)).collect::<Result<_, _>>().ok()?;
-    Some(Patterns { any: RegexSet::new(patterns).ok()?, each, failure: Regex::new(FAILURE).ok()? })
+    let patterns: Vec<String> = wordings::all().map(|wording| ascii(wording.pattern)).collect();
+    let each = patterns.iter().map(|pattern| Regex::new(pattern)).collect::<Result<_, _>>().ok()?;
+    let needles = Needles::new(patterns.iter().map(String::as_str))?;
+    Some(Patterns { needles, each, failure: Regex::new(FAILURE).ok()? })
 });
 
 /// The pattern with classes of ASCII: with those of Unicode, the fast engine of `regex` gives up at the first
@@ -206,7 +210,10 @@ pub fn read(line: &str) -> Option<Message> {
 
 /// The line with `"` and `'` for quotes as JSON, CSV and languages write them.
 fn plain_quotes(line: &str) -> Cow<'_, str> {
-    if !["\\\"", "\\'", "\"\""].iter().any(|quote| line.contains(quote)) {
+    // A search for one byte is the quickest.
+    let has_escape = line.contains('\\') && ["\\\"", "\\'"].iter().any(|quote| line.contains(quote));
+    let has_doubled = line.contains('"') && line.contains("\"\"");
+    if !has_escape && !has_doubled {
         return Cow::Borrowed(line);
     }
     let mut plain = String::with_capacity(line.len());
@@ -224,13 +231,12 @@ fn plain_quotes(line: &str) -> Cow<'_, str> {
 
 fn known(line: &str) -> Option<Message> {
     let patterns = PATTERNS.as_ref()?;
-    let is_said = |at: &usize| {
-        let family = wordings::all().nth(*at).map(|wording| wording.family);
-        family != Some(Family::Information) || !patterns.failure.is_match(line)
-    };
-    let first = patterns.any.matches(line).iter().find(is_said)?;
-    let wording = wordings::all().nth(first)?;
-    let captures = patterns.each.get(first)?.captures(line)?;
+    let (first, wording, captures) = patterns.needles.candidates(line).into_iter().find_map(|at| {
+        let captures = patterns.each.get(at)?.captures(line)?;
+        let wording = wordings::all().nth(at)?;
+        let is_said = wording.family != Family::Information || !patterns.failure.is_match(line);
+        is_said.then_some((at, wording, captures))
+    })?;
     let message = Message {
         family: wording.family,
         harm: wording.harm,

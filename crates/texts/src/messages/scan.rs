@@ -6,11 +6,10 @@ use std::{
     sync::LazyLock,
 };
 
-use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Capture, Family, Message, read};
+use super::{Capture, Family, Message, needles::Needles, read};
 use crate::decoder::{self, Layer};
 
 /// Different messages kept; a log with more is not about large pages.
@@ -68,7 +67,7 @@ pub enum Program {
     PostgreSql,
 }
 
-/// Words that name a program.
+/// Words that name a program, in any case.
 const NAMES: [(Program, &str); 5] = [
     (Program::PostgreSql, "PostgreSQL"),
     (Program::PostgreSql, "postgres"),
@@ -76,6 +75,10 @@ const NAMES: [(Program, &str); 5] = [
     (Program::Java, "Java VM"),
     (Program::Java, "java "),
 ];
+
+/// `None` only if the words are no patterns, which a test excludes.
+static NAME_NEEDLES: LazyLock<Option<Needles>> =
+    LazyLock::new(|| Needles::new(NAMES.iter().map(|(_, name)| *name)));
 
 static NOTHING: LazyLock<Capture> = LazyLock::new(Capture::default);
 
@@ -146,9 +149,9 @@ impl Scan {
     /// Reads a text; returns whether it is about huge pages.
     fn text(&mut self, line: &[u8]) -> bool {
         let text = String::from_utf8_lossy(line);
-        for (program, name) in NAMES {
-            if !self.log.names(program) && memmem::find(text.as_bytes(), name.as_bytes()).is_some() {
-                self.log.programs.push(program);
+        for at in NAME_NEEDLES.iter().flat_map(|needles| needles.candidates(&text)) {
+            if let Some((program, _)) = NAMES.get(at).filter(|(program, _)| !self.log.names(*program)) {
+                self.log.programs.push(*program);
             }
         }
         self.facts(&text);

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::needles::Needles;
+
 /// Words that occur in messages about huge pages, and in few others.
 const WORDS: &str = r"(?ix)
     (?-u:\b|_) huge [\x20_-]? (?: tlb | tlbfs | pages? ) | hugepag | large [\x20_-]? pages? (?-u:\b) | largepage | super [\x20_-]? pages? (?-u:\b)
@@ -28,15 +30,23 @@ const OPTIONS: &str = r"(?x)
     -XX:[+-]?\w+(?:=\S+)? | -Xlp\S* | (?-u:\b)MemoryTHP=\w+ | (?-u:\b)AnonHugePages(?-u:\b) | --use-largepages(?:=\w+)?
 ";
 
-static PATTERNS: LazyLock<Option<(Regex, Regex)>> =
-    LazyLock::new(|| Some((Regex::new(WORDS).ok()?, Regex::new(OPTIONS).ok()?)));
+struct Patterns {
+    needles: Needles,
+    words: Regex,
+    options: Regex,
+}
+
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    let needles = Needles::new([WORDS].into_iter())?;
+    Some(Patterns { needles, words: Regex::new(WORDS).ok()?, options: Regex::new(OPTIONS).ok()? })
+});
 
 /// The first word about huge pages, options of command lines aside; `None` if the line is not about them.
 pub(super) fn find(line: &str) -> Option<String> {
-    let (words, options) = PATTERNS.as_ref()?;
-    words.find(line)?;
-    let said = options.replace_all(line, "");
-    Some(words.find(&said)?.as_str().trim_matches('_').to_owned())
+    let patterns = PATTERNS.as_ref().filter(|patterns| patterns.needles.has_candidate(line))?;
+    patterns.words.find(line)?;
+    let said = patterns.options.replace_all(line, "");
+    Some(patterns.words.find(&said)?.as_str().trim_matches('_').to_owned())
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 mod patterns;
 
+use std::sync::LazyLock;
+
 use hugewise_linux::{
     facts::Facts,
     units::{Bytes, PageSize, Pages},
 };
 
+use super::needles::Needles;
 use patterns::{FACTS, PATTERNS, Patterns, first, kib_of};
 
 /// Large pages that a JVM requested.
@@ -110,7 +113,7 @@ impl Capture {
         if let Some(name) = self.expected.take() {
             self.facts(patterns, &format!("{name} {line}"));
         }
-        if patterns.names.is_match(line) {
+        if patterns.needles.has_candidate(line) {
             self.facts(patterns, line);
             self.expected = ON_NEXT_LINE.into_iter().find(|name| line.trim_end().ends_with(name));
         } else if let Some(fault) = self.fault.filter(|_| self.faulted_file.is_none()) {
@@ -119,7 +122,8 @@ impl Capture {
     }
 
     fn facts(&mut self, patterns: &Patterns, line: &str) {
-        for (pattern, (_, take)) in patterns.facts.iter().zip(FACTS) {
+        for at in patterns.needles.candidates(line) {
+            let (Some(pattern), Some((_, take))) = (patterns.facts.get(at), FACTS.get(at)) else { continue };
             if let Some(value) = pattern.captures(line).and_then(|found| found.get(1)) {
                 take(self, value.as_str());
             }
@@ -186,8 +190,11 @@ impl Capture {
     }
 }
 
+/// `None` only if the beginnings are no patterns, which a test excludes.
+static BEGINS: LazyLock<Option<Needles>> = LazyLock::new(|| Needles::new(BEGINNINGS.into_iter()));
+
 fn begins(line: &str) -> bool {
-    BEGINNINGS.iter().any(|begins| line.contains(begins))
+    BEGINS.as_ref().is_some_and(|beginnings| beginnings.has_candidate(line))
 }
 
 /// The file of a line of `/proc/PID/maps` that contains the address of the fault; `""` for anonymous memory.

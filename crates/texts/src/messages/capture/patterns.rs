@@ -6,22 +6,13 @@ use hugewise_linux::units::{Bytes, PageSize, Pages};
 use regex::Regex;
 
 use super::{Capture, Requested};
+use crate::messages::needles::Needles;
 
 /// Longest command line that is kept, in characters.
 const MAX_COMMAND_CHARS: usize = 4000;
 
-/// Names that stand before a fact. The quick search for any of them decides whether a line is read further.
-const NAMES: &str = concat!(
-    r"HugePages_(?:Total|Free|Rsvd):|Hugepagesize:|MemTotal:|MemAvailable:|CommitLimit:|Committed_AS:",
-    r"|overcommit_memory|max_map_count|Total number of mappings: |transparent_hugepage/(?:shmem_)?enabled",
-    r"|THP mode: |Large Page Support: |UseLargePages=|memory req_addr|pages\. req_addr|memory\. req_addr|UseLargePages disabled",
-    r"|Command Line: |jvm_args: |VM Arguments: |CommandLine flags: |siginfo: |rlimit: |JRE version: |VM (?:Temurin-)?\(|[VC]  \[\w|Node \d+ \w+: \d+\*",
-    r"|uname: ?Linux |Linux version |_BOOT_ID|boot_id|_HOSTNAME|constraint=CONSTRAINT_|Killed process |hugetlb\.\w+\.max",
-    r"|hugepages-\w+: |huge_pages ?= ?(?:on|try|off)|pages RAM|kernel: |ax locked memory|GCLargePages|GC\.LargePages| hugetlbfs ",
-);
 /// A pattern with the value of a fact as its group, and what takes the value.
 pub(super) type Fact = (&'static str, fn(&mut Capture, &str));
-/// The fact behind a name.
 #[rustfmt::skip]
 pub(super) const FACTS: &[Fact] = &[
     (r"\bHugePages_Total: +(\d+)", |it, value| first(&mut it.total, value.parse().ok().map(Pages))),
@@ -76,14 +67,14 @@ pub(super) const FACTS: &[Fact] = &[
 ];
 
 pub(super) struct Patterns {
-    pub names: Regex,
+    pub needles: Needles,
     pub facts: Vec<Regex>,
 }
 
 /// `None` only if an expression does not compile, which a test excludes.
 pub(super) static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     let facts = FACTS.iter().map(|(pattern, _)| Regex::new(pattern)).collect::<Result<_, _>>().ok()?;
-    Some(Patterns { names: Regex::new(NAMES).ok()?, facts })
+    Some(Patterns { needles: Needles::new(FACTS.iter().map(|(pattern, _)| *pattern))?, facts })
 });
 
 /// The first value counts.
