@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order. The thread
@@ -25,6 +26,7 @@ final class WriteBehind<K, V> {
     static final long UNWRITTEN = 1;
     static final long REMOVAL = 2;
     private static final int VERSION_SHIFT = 2;
+    private static final String NO_ROOM = "the change was not made: older ones could not be written";
     private static final long LONGEST_SLEEP_MILLIS = 100;
     /// Longest time in which a thread that waits for the store is not notified. Thousands may wait.
     private static final long LONGEST_WAIT_MILLIS = 5000;
@@ -48,6 +50,8 @@ final class WriteBehind<K, V> {
     /// Calls that change entries.
     private final Pins calls = new Pins();
     private final Object monitor = new Object();
+    /// Of threads that wait for room, in their order. Only the one that has its turn is notified.
+    private final ReentrantLock turns = new ReentrantLock(true);
     private final Batches<K, V> batches;
     /// The thread that writes, if there is one.
     private volatile @Nullable Thread thread;
@@ -185,10 +189,17 @@ final class WriteBehind<K, V> {
         }
         long end = System.nanoTime() + options.patienceNanos;
         wake();
-        synchronized (monitor) {
-            while (!hasRoom()) {
-                await(end, "the change was not made: older ones could not be written");
+        while (!await(end, NO_ROOM, millis -> turns.tryLock(millis, TimeUnit.MILLISECONDS))) {
+            Thread.onSpinWait();
+        }
+        try {
+            synchronized (monitor) {
+                while (!hasRoom()) {
+                    await(end, NO_ROOM, this::awaitNotification);
+                }
             }
+        } finally {
+            turns.unlock();
         }
     }
 
@@ -206,9 +217,24 @@ final class WriteBehind<K, V> {
         return keys.count() >= options.maximumUnwritten / 2;
     }
 
+    private interface Wait {
+        /// Waits for a time at most.
+        ///
+        /// @return whether it waited for less
+        boolean isOver(long millis) throws InterruptedException;
+    }
+
     /// Waits for a notification. The caller holds the monitor, and checks its condition again.
     @SuppressWarnings("WaitNotInLoop")
-    private void await(long end, String message) {
+    private boolean awaitNotification(long millis) throws InterruptedException {
+        monitor.wait(millis);
+        return true;
+    }
+
+    /// Waits for the store, for some seconds at most.
+    ///
+    /// @return what the wait returns
+    private boolean await(long end, String message, Wait wait) {
         start();
         if (Thread.currentThread().equals(thread)) {
             throw new IllegalStateException("the store of a cache must not wait for its own changes");
@@ -221,7 +247,7 @@ final class WriteBehind<K, V> {
         Writing waited = writing;
         waited.beginWait();
         try {
-            monitor.wait(Math.min(millis, thread == null || refusals.size() > 0 ? LONGEST_SLEEP_MILLIS : LONGEST_WAIT_MILLIS));
+            return wait.isOver(Math.min(millis, thread == null || refusals.size() > 0 ? LONGEST_SLEEP_MILLIS : LONGEST_WAIT_MILLIS));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new UnwrittenException(message + ": the thread was interrupted", error);
@@ -241,10 +267,10 @@ final class WriteBehind<K, V> {
                 long own = ++requested;
                 monitor.notifyAll();
                 while (done < own && !isEnded) {
-                    await(end, "changes are not written yet, and stay in the cache");
+                    await(end, "changes are not written yet, and stay in the cache", this::awaitNotification);
                 }
                 if (refusals.size() > 0 && !isEnded) {
-                    await(end, "the store refuses changes, which stay in the cache");
+                    await(end, "the store refuses changes, which stay in the cache", this::awaitNotification);
                 }
             }
         } while (refusals.size() > 0 && !isEnded);
