@@ -10,13 +10,17 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
@@ -24,9 +28,12 @@ import org.junit.jupiter.api.extension.RegisterExtension;
 
 /// Files of caches that were damaged: whatever is in them, no process crashes or hangs, and no value is wrong.
 class DamagedFilesTest {
-    private static final int FILES_PER_PROCESS = 20;
-    private static final int FILES = Integer.getInteger("hugewise.damaged", FILES_PER_PROCESS);
-    private static final long MINUTES_PER_PROCESS = 5;
+    private static final int FILES_PER_PROCESS = Integer.getInteger("hugewise.damaged.each", 20);
+    private static final int FILES = Integer.getInteger("hugewise.damaged", 20);
+    /// Processes at the same time, if there are several.
+    private static final int PROCESSES = 2;
+    /// Limit for a file, which takes 0.1 to 2 s.
+    private static final long SECONDS_PER_FILE = 120;
     private static final long KEYS = 2000;
 
     @RegisterExtension
@@ -34,20 +41,41 @@ class DamagedFilesTest {
 
     /// A process that opens damaged copies of files, with the numbers from one to another.
     static final class Reader {
+        private static volatile int begun;
+
         public static void main(String[] arguments) throws IOException {
             Path folder = Path.of(arguments[0]);
+            Thread.ofPlatform().daemon().start(Reader::endIfHung);
             for (int number = Integer.parseInt(arguments[1]); number < Integer.parseInt(arguments[2]); number++) {
+                begun = number;
                 var random = new SplittableRandom(number);
                 Damage damage = Damage.values()[number % Damage.values().length];
                 boolean expires = random.nextBoolean();
                 String name = (random.nextBoolean() ? "closed" : "killed") + (expires ? "-expiring" : "");
                 System.out.println(number + " " + damage + " " + name);
-                Path copy = folder.resolve("damaged");
+                Path copy = folder.resolve("damaged-" + arguments[1]);
                 Files.copy(folder.resolve(name), copy, StandardCopyOption.COPY_ATTRIBUTES, StandardCopyOption.REPLACE_EXISTING);
                 damage.apply(copy, random);
                 System.out.println(number + " " + check(copy, expires));
                 Files.deleteIfExists(copy);
             }
+        }
+
+        /// Ends the process, and prints the stacks of its threads, when a file takes too long.
+        @SuppressWarnings("BusyWait")
+        private static void endIfHung() {
+            int before = -1;
+            while (before != begun) {
+                before = begun;
+                try {
+                    Thread.sleep(Duration.ofSeconds(SECONDS_PER_FILE));
+                } catch (InterruptedException _) {
+                    return;
+                }
+            }
+            System.out.println(before + " hangs");
+            Thread.getAllStackTraces().forEach((thread, stack) -> System.out.println(thread + " " + List.of(stack)));
+            Runtime.getRuntime().halt(3);
         }
     }
 
@@ -89,7 +117,6 @@ class DamagedFilesTest {
             assertThat(cache.restart().kind()).isNotEqualTo(Restart.Kind.NEW);
             isRight(cache, KEYS);
             put(cache, KEYS, 3 * KEYS);
-            isRight(cache, 3 * KEYS);
             assertThat(cache.stats().rejections()).isZero();
             for (long key = 0; key < KEYS; key += 3) {
                 cache.invalidate("key" + key);
@@ -146,22 +173,51 @@ class DamagedFilesTest {
             }
         }
         Map<Damage, Set<String>> kinds = new EnumMap<>(Damage.class);
-        for (int from = 0; from < FILES; from += FILES_PER_PROCESS) {
-            Path output = folder.resolve("output");
-            String path = System.getProperty("jdk.module.path", "") + File.pathSeparator + System.getProperty("java.class.path");
-            Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                    "--enable-native-access=ALL-UNNAMED", "-Xmx256m", "-XX:+UseSerialGC", FILES > FILES_PER_PROCESS ? "-XX:+TieredCompilation" : "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null",
-                    "-cp", path, Reader.class.getName(), folder.path.toString(), "" + from, "" + Math.min(FILES, from + FILES_PER_PROCESS))
-                    .redirectErrorStream(true).redirectOutput(output.toFile()).start();
-            boolean isEnded = process.waitFor(MINUTES_PER_PROCESS, TimeUnit.MINUTES);
-            process.destroyForcibly();
-            List<String> lines = Files.readAllLines(output);
-            assertThat(isEnded && process.waitFor() == 0).as(() -> String.join("\n", lines)).isTrue();
-            for (int i = 0; i < lines.size(); i += 2) {
-                kinds.computeIfAbsent(Damage.valueOf(lines.get(i).split(" ")[1]), _ -> new HashSet<>()).add(lines.get(i + 1).split(" ")[1]);
+        var counts = new TreeMap<String, Integer>();
+        Queue<Reading> running = new ArrayDeque<>();
+        for (int from = 0; from < FILES || !running.isEmpty(); from += FILES_PER_PROCESS) {
+            if (from < FILES) {
+                running.add(new Reading(folder.path, from));
+            }
+            if (running.size() == PROCESSES || from >= FILES) {
+                List<String> lines = running.remove().lines();
+                for (int i = 0; i < lines.size(); i += 2) {
+                    String kind = lines.get(i + 1).split(" ")[1];
+                    kinds.computeIfAbsent(Damage.valueOf(lines.get(i).split(" ")[1]), _ -> new TreeSet<>()).add(kind);
+                    counts.merge(kind, 1, Integer::sum);
+                }
             }
         }
         assertThat(kinds).hasSize(Math.min(FILES, Damage.values().length));
-        System.out.println("Damaged files: " + FILES + " " + kinds);
+        assertThat(counts.values().stream().mapToInt(count -> count).sum()).isEqualTo(FILES);
+        System.out.println("Damaged files: " + counts + " " + kinds);
+    }
+
+    /// A process that reads files from a number on.
+    private static final class Reading {
+        private final Process process;
+        private final Path output;
+
+        Reading(Path folder, int from) throws IOException {
+            output = folder.resolve("output-" + from);
+            String path = System.getProperty("jdk.module.path", "") + File.pathSeparator + System.getProperty("java.class.path");
+            process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "--enable-native-access=ALL-UNNAMED",
+                    "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null", "-cp", path,
+                    Reader.class.getName(), folder.toString(), "" + from, "" + Math.min(FILES, from + FILES_PER_PROCESS))
+                    .redirectErrorStream(true).redirectOutput(output.toFile()).start();
+        }
+
+        /// Waits for its end.
+        ///
+        /// @return two lines for each file
+        List<String> lines() throws Exception {
+            // Each file has its own limit.
+            boolean isEnded = process.waitFor((FILES_PER_PROCESS + 1) * 2 * SECONDS_PER_FILE, TimeUnit.SECONDS);
+            process.destroyForcibly();
+            List<String> lines = Files.readAllLines(output);
+            assertThat(isEnded && process.waitFor() == 0).as(() -> String.join("\n", lines)).isTrue();
+            Files.delete(output);
+            return lines;
+        }
     }
 }
