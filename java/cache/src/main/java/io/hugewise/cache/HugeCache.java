@@ -336,7 +336,7 @@ public final class HugeCache<K, V> implements AutoCloseable {
     /// {@return what has failed in the background since the cache was created}
     public CacheHealth health() {
         WriteBehind<K, V> behind = objects.behind;
-        return new CacheHealth(store.space.failures.count(), behind == null ? 0 : behind.failures.count(), objects.notifications.failures.count(),
+        return new CacheHealth(store.space.failures.count(), behind == null ? 0 : behind.thread.failures.count(), objects.notifications.failures.count(),
                 loads.refreshFailures.count(), behind == null ? 0 : behind.refusals.refused.get(), behind == null ? 0 : behind.refusals.size(),
                 behind == null ? 0 : behind.unwritten());
     }

@@ -9,7 +9,6 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
@@ -37,7 +36,7 @@ final class ObjectStore<K, V> {
     final @Nullable WriteBehind<K, V> behind;
     private final @Nullable UnwrittenChanges<K, V> unwritten;
     /// With write-through.
-    private final @Nullable CacheWriter<K, V> through;
+    private final @Nullable WriteThrough<K, V> through;
 
     /// @param changing is called with the hash before an entry is changed, replaced or removed, with its stripe locked
     ObjectStore(HugeCacheBuilder<K, V> options, CacheMemory memory, LongConsumer changing) {
@@ -52,7 +51,7 @@ final class ObjectStore<K, V> {
 
             @Override
             public boolean partEnded() {
-                boolean isWriting = behind == null || behind.start();
+                boolean isWriting = behind == null || behind.thread.start();
                 return notifications.deliverLater() || !isWriting;
             }
 
@@ -67,7 +66,7 @@ final class ObjectStore<K, V> {
         notifications = new Notifications<>(options, codec, new Failures());
         pending = new Pending<>(store.index::lock);
         estimate = options.isEstimating ? new MissRatioEstimate(store) : null;
-        through = options.writeThrough;
+        through = options.writeThrough == null ? null : new WriteThrough<>(options.writeThrough, this);
         behind = options.writeBack == null ? null : new WriteBehind<>(options.writeBack, store, codec);
         unwritten = behind == null ? null : new UnwrittenChanges<>(this, behind);
     }
@@ -165,8 +164,7 @@ final class ObjectStore<K, V> {
             return pending.write(bytes, isWanted, turn -> unwritten.put(bytes, value, time, turn, old));
         }
         if (through != null) {
-            return writeThrough(through, bytes, new CacheWriter.Change<>(key, value), isWanted,
-                    () -> putWritten(key, bytes, value, expiry, _ -> true, old));
+            return through.write(bytes, new CacheWriter.Change<>(key, value), isWanted, () -> putWritten(key, bytes, value, expiry, _ -> true, old));
         }
         return putWritten(key, bytes, value, expiry, isWanted, old);
     }
@@ -213,38 +211,6 @@ final class ObjectStore<K, V> {
         }
     }
 
-    /// Writes a change to the store, then to the cache, while no other thread changes the key.
-    private boolean writeThrough(CacheWriter<K, V> writer, KeyBytes key, CacheWriter.Change<K, V> change, LongPredicate isWanted, BooleanSupplier toCache) {
-        return pending.exclusively(key, () -> {
-            Boolean isPresentWanted = peek(key, isWanted::test);
-            if (!(isPresentWanted == null ? isWanted.test(0) : isPresentWanted)) {
-                return false;
-            }
-            // Before the store has the change: there may be no memory on the heap then.
-            LongPredicate isOld = _ -> {
-                pending.discard(key);
-                return true;
-            };
-            LongConsumer removed = entry -> notifyListener(entry, RemovalCause.EXPLICIT);
-            try {
-                writer.writeAll(List.of(change));
-            } catch (Exception error) {
-                store.remove(key.bytes, key.hash, isOld, removed);
-                throw new UnwrittenException("the change was not made in the cache, from which the entry is removed: the store failed", error);
-            } catch (Error error) {
-                store.remove(key.bytes, key.hash, isOld, removed);
-                throw error;
-            }
-            try {
-                store.clock.read();
-                return toCache.getAsBoolean();
-            } catch (Throwable error) {
-                store.remove(key.bytes, key.hash, isOld, removed);
-                throw error;
-            }
-        });
-    }
-
     private int expiryAfterWrite(K key, V value, KeyBytes bytes) {
         Integer present = expiration.dependsOnPresent() ? peek(bytes, store.entries::expiry) : null;
         return expiration.afterWrite(key, value, present);
@@ -274,7 +240,7 @@ final class ObjectStore<K, V> {
         }
         if (through != null) {
             var wasThere = new AtomicBoolean();
-            writeThrough(through, bytes, new CacheWriter.Change<>(key, null), isWanted, () -> {
+            through.write(bytes, new CacheWriter.Change<>(key, null), isWanted, () -> {
                 wasThere.setPlain(removeWritten(bytes, _ -> true, old));
                 return true;
             });

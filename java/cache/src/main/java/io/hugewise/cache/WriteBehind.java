@@ -1,7 +1,6 @@
 package io.hugewise.cache;
 
 import io.hugewise.cache.EvictedChanges.Evicted;
-import io.hugewise.cache.work.Work;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
@@ -15,8 +14,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
-/// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order. The thread
-/// ends when there has been nothing to write for a second, and a change starts another one.
+/// Writes changes to the store of a cache later, by one thread, so those of a key are written in their order.
 ///
 /// The newest change of a key is its entry, whose state has a version and whether it is unwritten; a removed key has an
 /// entry that has expired. When such an entry is evicted, the change moves to the heap. Both places are changed only
@@ -31,8 +29,6 @@ final class WriteBehind<K, V> {
     /// Longest time in which a thread that waits for the store is not notified. Thousands may wait.
     private static final long LONGEST_WAIT_MILLIS = 5000;
     private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
-    /// Time between two attempts to start the thread.
-    private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(1);
     /// Most bytes of evicted changes at which writes are admitted.
     private static final long MOST_EVICTED_BYTES = 16 << 20;
 
@@ -44,8 +40,6 @@ final class WriteBehind<K, V> {
     /// Entries that are removals.
     private final AtomicLong removals = new AtomicLong();
     final Refusals refusals = new Refusals();
-    /// Of the thread that writes, without those of the store.
-    final Failures failures = new Failures();
     private final AtomicLong versions = new AtomicLong();
     /// Calls that change entries.
     private final Pins calls = new Pins();
@@ -53,19 +47,12 @@ final class WriteBehind<K, V> {
     /// Of threads that wait for room, in their order. Only the one that has its turn is notified.
     private final ReentrantLock turns = new ReentrantLock(true);
     private final Batches<K, V> batches;
-    /// The thread that writes, if there is one.
-    private volatile @Nullable Thread thread;
-    /// Its work.
-    private volatile Writing writing = new Writing();
-    /// Of the thread that has built the cache: it is that of the store.
-    private final @Nullable ClassLoader classLoader = Thread.currentThread().getContextClassLoader();
+    final WritingThread thread = new WritingThread(monitor, this::hasWork, this::isEnded, this::writeNext);
     private volatile boolean isClosing;
     private volatile boolean isEnded;
     // Under the monitor:
     private long requested;
     private long done;
-    /// Time of the last attempt to start the thread that failed.
-    private long failedNanos = System.nanoTime() - RETRY_NANOS;
 
     WriteBehind(WriteBack<K, V> options, Store store, EntryCodec<K, V> codec) {
         this.options = options;
@@ -73,9 +60,6 @@ final class WriteBehind<K, V> {
         this.codec = codec;
         this.batches = new Batches<>(options, store, codec, evicted, refusals, this);
     }
-
-    /// The work of a thread that writes, as long as there is one.
-    private static final class Writing extends Work<@Nullable Void> {}
 
     // --- Changes -----------------------------------------------------------------------------------
 
@@ -119,7 +103,7 @@ final class WriteBehind<K, V> {
 
     /// Notes that a change is complete.
     void changed() {
-        start();
+        thread.start();
         if (isCrowded()) {
             wake();
         }
@@ -188,14 +172,16 @@ final class WriteBehind<K, V> {
             return;
         }
         long end = System.nanoTime() + options.patienceNanos;
-        wake();
-        while (!await(end, NO_ROOM, millis -> turns.tryLock(millis, TimeUnit.MILLISECONDS))) {
-            Thread.onSpinWait();
+        boolean isTurn = false;
+        while (!isTurn) {
+            // Until the end: to leave the queue and join it again takes the longer, the more threads wait.
+            isTurn = await(end, Long.MAX_VALUE, NO_ROOM, millis -> turns.tryLock(millis, TimeUnit.MILLISECONDS));
         }
         try {
             synchronized (monitor) {
                 while (!hasRoom()) {
-                    await(end, NO_ROOM, this::awaitNotification);
+                    monitor.notifyAll();
+                    awaitNotification(end, NO_ROOM);
                 }
             }
         } finally {
@@ -218,25 +204,25 @@ final class WriteBehind<K, V> {
     }
 
     private interface Wait {
-        /// Waits for a time at most.
-        ///
-        /// @return whether it waited for less
-        boolean isOver(long millis) throws InterruptedException;
+        boolean forMillis(long millis) throws InterruptedException;
     }
 
     /// Waits for a notification. The caller holds the monitor, and checks its condition again.
     @SuppressWarnings("WaitNotInLoop")
-    private boolean awaitNotification(long millis) throws InterruptedException {
-        monitor.wait(millis);
-        return true;
+    private void awaitNotification(long end, String message) {
+        var _ = await(end, LONGEST_WAIT_MILLIS, message, millis -> {
+            monitor.wait(millis);
+            return true;
+        });
     }
 
-    /// Waits for the store, for some seconds at most.
+    /// Waits for the store.
     ///
+    /// @param most milliseconds of this call
     /// @return what the wait returns
-    private boolean await(long end, String message, Wait wait) {
-        start();
-        if (Thread.currentThread().equals(thread)) {
+    private boolean await(long end, long most, String message, Wait wait) {
+        thread.start();
+        if (thread.isCurrent()) {
             throw new IllegalStateException("the store of a cache must not wait for its own changes");
         }
         long millis = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
@@ -244,15 +230,14 @@ final class WriteBehind<K, V> {
             throw new UnwrittenException(message + ": the store is failing or too slow", batches.failure);
         }
         // The store may wait for a change that the calling thread makes.
-        Writing waited = writing;
-        waited.beginWait();
+        thread.work.beginWait();
         try {
-            return wait.isOver(Math.min(millis, thread == null || refusals.size() > 0 ? LONGEST_SLEEP_MILLIS : LONGEST_WAIT_MILLIS));
+            return wait.forMillis(Math.min(millis, most));
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new UnwrittenException(message + ": the thread was interrupted", error);
         } finally {
-            waited.endWait();
+            thread.work.endWait();
         }
     }
 
@@ -261,16 +246,16 @@ final class WriteBehind<K, V> {
         long end = System.nanoTime() + options.patienceNanos;
         do {
             synchronized (monitor) {
-                if (thread == null && isIdle()) {
+                if (!thread.isRunning() && isIdle()) {
                     return;
                 }
                 long own = ++requested;
                 monitor.notifyAll();
                 while (done < own && !isEnded) {
-                    await(end, "changes are not written yet, and stay in the cache", this::awaitNotification);
+                    awaitNotification(end, "changes are not written yet, and stay in the cache");
                 }
                 if (refusals.size() > 0 && !isEnded) {
-                    await(end, "the store refuses changes, which stay in the cache", this::awaitNotification);
+                    awaitNotification(end, "the store refuses changes, which stay in the cache");
                 }
             }
         } while (refusals.size() > 0 && !isEnded);
@@ -293,10 +278,8 @@ final class WriteBehind<K, V> {
             isClosing = false;
             throw error;
         }
-        Thread ending = thread;
         isEnded = true;
-        wake();
-        Background.awaitEnd(ending);
+        thread.awaitEnd(this::wake);
     }
 
     private void wake() {
@@ -307,65 +290,13 @@ final class WriteBehind<K, V> {
 
     // --- The thread that writes --------------------------------------------------------------------
 
+    private boolean hasWork() {
+        return done < requested || !isIdle();
+    }
+
     /// Whether the store has all changes that are complete.
     private boolean isIdle() {
         return keys.count() == 0 && evicted.isEmpty() && refusals.size() == 0;
-    }
-
-    /// Starts the thread if there is something to write.
-    ///
-    /// @return false if there is, and the system refuses the thread
-    boolean start() {
-        if (thread != null || isIdle()) {
-            return true;
-        }
-        synchronized (monitor) {
-            if (thread == null && !isEnded && System.nanoTime() - failedNanos >= RETRY_NANOS) {
-                startThread();
-            }
-            return thread != null || isEnded;
-        }
-    }
-
-    private void startThread() {
-        try {
-            Thread started = Thread.ofPlatform().daemon().name("hugewise-cache-writer").unstarted(this::run);
-            started.setContextClassLoader(classLoader);
-            writing = new Writing();
-            thread = started;
-            started.start();
-        } catch (Throwable error) {
-            thread = null;
-            failedNanos = System.nanoTime();
-            failures.note(error, "the thread that writes the changes of a cache could not be started, and is tried again");
-        }
-    }
-
-    private void run() {
-        writing.tryOwn();
-        while (!hasEnded()) {
-            try {
-                writeNext();
-            } catch (Throwable error) {
-                // Keys are dropped when their changes are written, so nothing is lost.
-                failures.note(error, "the thread that writes the changes of a cache failed, and goes on");
-            }
-        }
-    }
-
-    /// Whether the thread ends: another one starts if a change has been made that this one does not see.
-    private boolean hasEnded() {
-        synchronized (monitor) {
-            if (!isEnded && (done < requested || !isIdle())) {
-                return false;
-            }
-            thread = null;
-            if (!isEnded && !isIdle()) {
-                thread = Thread.currentThread();
-                return false;
-            }
-            return true;
-        }
     }
 
     /// Writes what is due next; returns without it when there has been nothing to write for some time.

@@ -35,6 +35,11 @@ public abstract class Work<R extends @Nullable Object> {
         return owner.compareAndSet(null, Thread.currentThread());
     }
 
+    /// Continues what another thread has begun, which has ended.
+    public final void takeOver() {
+        owner.set(Thread.currentThread());
+    }
+
     /// {@return whether the calling thread has begun it}
     public final boolean isOwn() {
         return Thread.currentThread().equals(owner.get());
