@@ -8,10 +8,11 @@ import results
 import simulation
 import tables
 
-NONE = "No run is recorded yet."
-
-
 CACHES = {"cache/simulation": cache_simulation.table, "cache/summary": cache_simulation.summary}
+
+
+class NotRecorded(Exception):
+    """No run is recorded that measured what a marker shows."""
 
 
 def simulated(benchmark):
@@ -34,12 +35,14 @@ class Figures:
             return self.runs(benchmark)
         result, found = self.newest(benchmark, part)
         if not found:
-            return NONE
+            raise NotRecorded(name)
         return f"{conditions(result)}\n\n{SUMMARIES.get(name, tables.part)(found)}"
 
     def runs(self, benchmark):
-        of = self.stored.get(benchmark, [])
-        return "\n\n".join(run(file, result) for file, result in of) or NONE
+        of = self.stored.get(benchmark)
+        if not of:
+            raise NotRecorded(f"{benchmark}/runs")
+        return "\n\n".join(run(file, result) for file, result in of)
 
     def newest(self, benchmark, name):
         """The newest result that measured this part and is not withdrawn, and the part."""

@@ -197,7 +197,8 @@ class Results(unittest.TestCase):
         withdrawn = copy.deepcopy(example())
         withdrawn["withdrawn"] = "another program ran"
         text = figures.Figures({"run": [(self.FILE, withdrawn)]})
-        self.assertEqual(figures.NONE, text("run/added"))
+        with self.assertRaises(figures.NotRecorded):
+            text("run/added")
         self.assertIn("is withdrawn: another program ran", text("run/runs"))
         text = figures.Figures({"run": [(self.FILE, withdrawn), (self.FILE, example())]})
         self.assertIn("| 8 | 3.35 [3.10–3.60] | ≤ 5 | holds |", text("run/added"))
