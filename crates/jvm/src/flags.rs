@@ -136,7 +136,14 @@ pub(crate) fn parse_output(
         });
     }
     if !status.success() {
-        return Err(FlagsError::Refused { java, detail: detail() });
+        // The number of each message of OpenJ9 begins so.
+        let is_openj9 = [stdout, stderr].iter().any(|output| output.contains("JVMJ9"));
+        let detail = detail();
+        return Err(if is_openj9 {
+            FlagsError::NotHotSpot { java, detail }
+        } else {
+            FlagsError::Refused { java, detail }
+        });
     }
     if flags.bytes("MaxHeapSize").is_none() {
         let detail = flags.vm.unwrap_or_else(detail);

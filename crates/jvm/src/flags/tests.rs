@@ -49,6 +49,10 @@ fn a_java_that_is_none_or_hangs_or_is_lost_is_reported() -> io::Result<()> {
         "#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho '  java.vm.name = Eclipse OpenJ9 VM' >&2\n";
     let error = final_flags(&program(dir.path(), other)?).map_err(|error| error.to_string());
     assert!(error.as_ref().is_err_and(|e| e.contains("not a HotSpot JVM: Eclipse OpenJ9 VM")), "{error:?}");
+    let refuses = "#!/bin/sh\necho 'JVMJ9VM007E Command-line option unrecognised' >&2\n\
+                   echo 'Error: Could not create the Java Virtual Machine.' >&2\nexit 1\n";
+    let error = final_flags(&program(dir.path(), refuses)?).map_err(|error| error.to_string());
+    assert!(error.as_ref().is_err_and(|e| e.contains("not a HotSpot JVM: JVMJ9VM007E")), "{error:?}");
     // The child leaves the process group and keeps the output open.
     let hangs = program(dir.path(), "#!/bin/sh\nsetsid sleep 5 &\nexec sleep 1000\n")?;
     let error = final_flags_within(&hangs, Duration::from_millis(300)).map_err(|error| error.to_string());
