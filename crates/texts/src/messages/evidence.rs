@@ -168,9 +168,10 @@ impl Explainer<'_> {
         evidence
     }
 
-    /// Limits of the caller's control groups on hugetlb pages.
+    /// Limits of control groups on hugetlb pages: of the caller, or of the process of a capture.
     fn limit_evidence(&self) -> Vec<String> {
         let mut evidence = Vec::new();
+        let whose = if self.is_live { "this shell" } else { "the captured process" };
         for limits in &self.facts.cgroup.hugetlb {
             if self.size().is_some_and(|size| size != limits.page_size) {
                 continue;
@@ -179,7 +180,7 @@ impl Explainer<'_> {
             for (what, limit) in [("touch", &limits.touch), ("reserve", &limits.reserve)] {
                 match limit {
                     Reading::Known(Some(Limit { bytes, file, .. })) => evidence.push(format!(
-                        "a control group of this shell limits {size} pages to {bytes} ({what}) [{}]",
+                        "a control group of {whose} limits {size} pages to {bytes} ({what}) [{}]",
                         absolute(file)
                     )),
                     Reading::Known(None) => {}

@@ -32,6 +32,8 @@ pub(super) struct Explainer<'a> {
     pub(super) known: Capture,
     pub(super) origin: Origin,
     pub(super) planned: Option<&'a [Action]>,
+    /// Whether the facts are of this machine, so that its control groups are those of the caller.
+    pub(super) is_live: bool,
 }
 
 impl<'a> Explainer<'a> {
@@ -55,6 +57,16 @@ impl<'a> Explainer<'a> {
         if !context.command.is_empty() {
             known.command_line = known.command_line.or_else(|| Some(context.command.join(" ")));
         }
-        Explainer { found, log, facts: context.facts, captured, known, origin, planned: context.planned }
+        let is_live = context.machine.is_some();
+        Explainer {
+            found,
+            log,
+            facts: context.facts,
+            captured,
+            known,
+            origin,
+            planned: context.planned,
+            is_live,
+        }
     }
 }
