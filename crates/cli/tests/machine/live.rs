@@ -134,9 +134,11 @@ pub fn turns(pid: &str, url: &str, rounds: usize) -> Result<Value, Box<dyn Error
     Ok(reported)
 }
 
-/// Starts a comparison that does not end in the time of a test.
+/// Starts a comparison of which no turn ends in the time of a test.
 fn start(pid: &str, url: &str) -> Result<Running, Box<dyn Error>> {
-    Running::start(&mut hugewise(&compare(pid, url, &["--rounds", "100"])))
+    let options = ["compare", "--live", pid, "--json", "--allow-reclaim", "--turn", "600", "--rounds", "3"];
+    let metric = ["--metric-url", url, "--metric", "swaps/s=prom:swaps_total"];
+    Running::start(&mut hugewise(&[&options[..], &metric[..]].concat()))
 }
 
 /// The same, and waits until it has moved the memory to huge pages, or to base pages.
