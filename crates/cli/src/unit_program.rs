@@ -30,9 +30,7 @@ pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitP
         format!("{unit} does not run: start it, so that its program is known: systemctl start {unit}")
     })?;
     let jvm = jvm(root, unit, main)?;
-    if let Some(pid) = jvm {
-        check_flags(root, unit, pid)?;
-    } else {
+    if jvm.is_none() {
         let exe = root.link(format!("proc/{main}/exe")).unwrap_or_default();
         let name = exe.file_name().unwrap_or_default().to_string_lossy();
         ensure!(
@@ -43,7 +41,10 @@ pub fn read(root: &Root, unit: &Unit, of_postgres: &str) -> anyhow::Result<UnitP
     let exe = format!("proc/{}/exe", jvm.unwrap_or(main));
     let allocator = c_library::of_program(root, exe).ok().and_then(|of| of.allocator);
     let configured = UnitEnvironment::read(unit).map_err(anyhow::Error::msg)?;
-    let channel = channel(root, unit)?;
+    let mut channel = channel(root, unit)?;
+    if jvm.is_some_and(|pid| has_page_flags(root, pid)) {
+        channel = channel.map(|_| Channel::after_all());
+    }
     let mut names =
         if jvm.is_some() { OPTION_VARIABLES.to_vec() } else { UnitProgram::MALLOC_VARIABLES.to_vec() };
     let own = channel.as_ref().map(|channel| channel.variable.as_str()).filter(|_| jvm.is_some());
@@ -82,19 +83,12 @@ fn jvm(root: &Root, unit: &Unit, main: u32) -> anyhow::Result<Option<u32>> {
     }
 }
 
-/// Flags of a command line override those in variables.
-fn check_flags(root: &Root, unit: &Unit, pid: u32) -> anyhow::Result<()> {
-    let text = root.read(format!("proc/{pid}/cmdline"));
-    let text = text.with_context(|| format!("{unit}: cannot read the command line of process {pid}"))?;
+/// Whether the command line of a JVM has flags about pages, which override those of most variables.
+fn has_page_flags(root: &Root, pid: u32) -> bool {
+    let text = root.read(format!("proc/{pid}/cmdline")).unwrap_or_default();
     let command: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
     // The files that it names are those of another user.
     let unread = |_: &str| Err(io::ErrorKind::Unsupported.into());
-    let Some(Ok(line)) = LaunchLine::parse(&command, &unread) else { return Ok(()) };
-    let (_, flags) = line.with_page_flags(&[]);
-    ensure!(
-        flags.is_empty(),
-        "the command line of {unit} has {}, which overrides the variable that sets a backing: remove it there first",
-        flags.join(" ")
-    );
-    Ok(())
+    let line = LaunchLine::parse(&command, &unread).and_then(Result::ok);
+    line.is_some_and(|line| !line.with_page_flags(&[]).1.is_empty())
 }

@@ -56,6 +56,14 @@ impl Channel {
         Channel { variable: OF_EVERY_JVM.to_owned(), jvms: "every JVM that it starts" }
     }
 
+    /// The variable of every HotSpot JVM whose options override those of its command line.
+    pub fn after_all() -> Channel {
+        Channel {
+            variable: AFTER_ALL.to_owned(),
+            jvms: "every HotSpot JVM that it starts, after its own options",
+        }
+    }
+
     /// The channel of a program with this file name, and this text if it is a script; `None` if it has none that leaves
     /// its own options as they are. `major`: the feature release of its `java`; `None` if unknown.
     ///
@@ -64,7 +72,7 @@ impl Channel {
         let general = |variable: &str, jvms| {
             (!text.drops(variable)).then(|| Channel { variable: variable.to_owned(), jvms })
         };
-        let after_all = || general(AFTER_ALL, "every HotSpot JVM that it starts, after its own options");
+        let after_all = || (!text.drops(AFTER_ALL)).then(Channel::after_all);
         if let Some(channel) = (!text.page_flags().is_empty()).then(after_all).flatten() {
             return Some(channel);
         }

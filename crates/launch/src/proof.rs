@@ -72,7 +72,8 @@ impl PassedOptions {
                 format!("JVM {pid} did not get {options}: {lost}; {others}")
             }
             Taken::Overridden(own) => {
-                format!("JVM {pid} has {} on its own command line, which override {place}", own.join(" "))
+                let verb = if own.len() == 1 { "overrides" } else { "override" };
+                format!("JVM {pid} has {} on its own command line, which {verb} {place}", own.join(" "))
             }
             Taken::Refused => {
                 format!(

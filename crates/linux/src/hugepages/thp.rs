@@ -1,6 +1,9 @@
 //! The THP settings of the machine.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,6 +76,10 @@ pub struct ThpSize {
     /// `always`, `inherit`, `within_size`, `advise` or `never`; `null` if shared memory cannot have this size
     /// or the kernel is older than 6.11.
     pub shmem_enabled: Reading<Option<String>>,
+    /// `stats/`: what the kernel counts for this size, by its names: since boot, but `nr_anon` and
+    /// `nr_anon_partially_mapped` now. Empty before Linux 6.10.
+    #[serde(default)]
+    pub statistics: BTreeMap<String, Reading<u64>>,
 }
 
 pub fn read(root: &Root) -> Thp {
@@ -188,11 +195,22 @@ fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {
             page_size: page_size(name)?,
             enabled: setting(name, "enabled"),
             shmem_enabled: setting(name, "shmem_enabled"),
+            statistics: read_statistics(root, name),
         })
     });
     let mut sizes: Vec<ThpSize> = sizes.collect();
     sizes.sort_by_key(|size| size.page_size);
     sizes
+}
+
+fn read_statistics(root: &Root, folder: &str) -> BTreeMap<String, Reading<u64>> {
+    let stats = path(folder).join("stats");
+    let names = root.list(&stats).unwrap_or_default();
+    let count = |name: String| {
+        let count = root.value(stats.join(&name), "a number").into();
+        (name, count)
+    };
+    names.into_iter().map(count).collect()
 }
 
 #[cfg(test)]
@@ -210,6 +228,8 @@ mod tests {
             ("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none", "511\n"),
             ("sys/kernel/mm/transparent_hugepage/shrink_underused", "1\n"),
             ("sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", "always inherit madvise [never]\n"),
+            ("sys/kernel/mm/transparent_hugepage/hugepages-64kB/stats/collapse_alloc", "7\n"),
+            ("sys/kernel/mm/transparent_hugepage/hugepages-64kB/stats/split", "many\n"),
             ("sys/kernel/mm/transparent_hugepage/hugepages-8kB/shmem_enabled", "always [inherit] never\n"),
         ]);
         let thp = read(&root);
@@ -222,6 +242,9 @@ mod tests {
         let sizes = thp.sizes.known().cloned().unwrap_or_default();
         assert_eq!(sizes.iter().map(|s| s.page_size.log2()).collect::<Vec<_>>(), [13, 16]);
         assert_eq!(sizes[0].enabled, Reading::Known(None));
+        assert!(sizes[0].statistics.is_empty());
+        assert_eq!(sizes[1].statistics.get("collapse_alloc"), Some(&Reading::Known(7)));
+        assert!(sizes[1].statistics.get("split").is_some_and(|count| count.reason().is_some()));
         assert_eq!(sizes[1].enabled, Reading::Known(Some("never".to_owned())));
     }
 

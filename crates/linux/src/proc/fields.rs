@@ -49,4 +49,18 @@ impl<'a> Fields<'a> {
             value.strip_suffix("kB")?.trim().parse().ok().map(Bytes::from_kib)
         })
     }
+
+    /// The same for a key that not every kernel has.
+    pub(crate) fn kib_if_present(&self, key: &str) -> Reading<Option<Bytes>> {
+        match &self.text {
+            Ok(text)
+                if !text
+                    .lines()
+                    .any(|line| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':'))) =>
+            {
+                Reading::Known(None)
+            }
+            _ => self.kib(key).map(Some),
+        }
+    }
 }

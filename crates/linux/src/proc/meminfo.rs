@@ -46,6 +46,15 @@ pub struct Meminfo {
     /// `Hugetlb`: memory of the pools of all sizes, in bytes.
     #[serde(rename = "hugetlb_bytes")]
     pub hugetlb: Reading<Bytes>,
+    /// `AnonHugePages`: anonymous memory on THPs of PMD size, in bytes; `null` if the kernel does not count it.
+    #[serde(rename = "anonymous_huge_bytes", default = "not_counted")]
+    pub anonymous_huge: Reading<Option<Bytes>>,
+    /// `ShmemHugePages`: shared memory and tmpfs on pages of PMD size, in bytes; `null` before Linux 4.8.
+    #[serde(rename = "shared_huge_bytes", default = "not_counted")]
+    pub shared_huge: Reading<Option<Bytes>>,
+    /// `FileHugePages`: the page cache on pages of PMD size, in bytes; `null` before Linux 5.4.
+    #[serde(rename = "file_huge_bytes", default = "not_counted")]
+    pub file_huge: Reading<Option<Bytes>>,
     /// `Hugepagesize`: the default huge page size, in bytes.
     #[serde(rename = "default_page_size_bytes")]
     pub default_size: Reading<PageSize>,
@@ -56,6 +65,10 @@ pub struct Meminfo {
 /// The value of a field that older recordings lack.
 fn not_recorded() -> Reading<Bytes> {
     Reading::unknown("not recorded by this version of hugewise")
+}
+
+fn not_counted() -> Reading<Option<Bytes>> {
+    not_recorded().map(Some)
 }
 
 pub fn read(root: &Root) -> Meminfo {
@@ -73,6 +86,9 @@ pub fn read(root: &Root) -> Meminfo {
         commit_limit: fields.kib("CommitLimit"),
         committed: fields.kib("Committed_AS"),
         hugetlb: fields.kib("Hugetlb"),
+        anonymous_huge: fields.kib_if_present("AnonHugePages"),
+        shared_huge: fields.kib_if_present("ShmemHugePages"),
+        file_huge: fields.kib_if_present("FileHugePages"),
         default_size,
         default_pool: default_pool.ok_or_else(no_lines).into(),
     }
@@ -116,6 +132,7 @@ HugePages_Rsvd:        3
 HugePages_Surp:        1
 Hugepagesize:       2048 kB
 Hugetlb:           24576 kB
+FileHugePages:    190464 kB
 ";
 
     #[test]
@@ -123,6 +140,8 @@ Hugetlb:           24576 kB
         let (_dir, root) = tree(&[(MEMINFO, TEXT), (OVERCOMMIT, "5\n")]);
         let meminfo = read(&root);
         assert_eq!(meminfo.total, Reading::Known(Bytes::from_kib(24731708)));
+        assert_eq!(meminfo.file_huge, Reading::Known(Some(Bytes::from_kib(190464))));
+        assert_eq!(meminfo.shared_huge, Reading::Known(None));
         assert_eq!(meminfo.default_size.known().map(|s| s.sysfs()), Some("2048kB".to_owned()));
         assert_eq!(meminfo.default_pool.known().map(Pool::available), Some(Pages(7)));
         assert_eq!(meminfo.default_pool.known().and_then(|pool| pool.overcommit), Some(Pages(5)));

@@ -37,6 +37,14 @@ const MAX_REASONS: usize = 6;
 /// Share of the free memory that is in no free list, 0 to 1, above which the amount is reported.
 const UNLISTED_SHARE: f64 = 0.1;
 
+/// Counts of a size in anonymous memory, and what they are.
+const COUNTS: [(&str, &str); 4] = [
+    ("nr_anon", "in anonymous memory"),
+    ("anon_fault_alloc", "taken by page faults since boot"),
+    ("anon_fault_fallback", "not obtained by page faults"),
+    ("collapse_alloc", "made by khugepaged"),
+];
+
 /// Result of `hugewise check`, schema `hugewise.check/2`.
 #[derive(Serialize, JsonSchema)]
 pub struct CheckReport {
@@ -57,6 +65,7 @@ pub fn text(report: &CheckReport, terminal: &Terminal) -> anyhow::Result<String>
     pools(&mut page, facts)?;
     obtainable(&mut page, facts)?;
     transparent(&mut page, &facts.thp)?;
+    huge_memory(&mut page, facts)?;
     cgroup(&mut page, facts)?;
     limits(&mut page, &facts.limits)?;
     counters(&mut page, facts)?;
@@ -219,6 +228,32 @@ fn transparent(page: &mut Page, thp: &Thp) -> fmt::Result {
         page.wrapped("", &format!("shmem by size: {}", by_setting(sizes, |size| &size.shmem_enabled)))?;
     }
     khugepaged(page, thp)
+}
+
+/// Memory on THPs now, and the counts of each size of which there is or was any.
+fn huge_memory(page: &mut Page, facts: &Facts) -> fmt::Result {
+    let memory = &facts.meminfo;
+    let bytes = |reading| of_kernel(reading, Bytes::to_string);
+    page.line(
+        "",
+        format!(
+            "in use: anonymous {} · shared {} · files {}",
+            bytes(&memory.anonymous_huge),
+            bytes(&memory.shared_huge),
+            bytes(&memory.file_huge),
+        ),
+    )?;
+    for size in facts.thp.sizes.known().into_iter().flatten() {
+        let count = |name: &str| size.statistics.get(name).and_then(Reading::known).copied();
+        let counts: Vec<String> = COUNTS
+            .iter()
+            .filter_map(|(name, words)| Some(format!("{} {words}", count(name).filter(|count| *count > 0)?)))
+            .collect();
+        if !counts.is_empty() {
+            page.wrapped("", &format!("{}: {}", size.page_size, counts.join(" · ")))?;
+        }
+    }
+    Ok(())
 }
 
 /// `inherit 2MiB · never 16KiB 32KiB`
