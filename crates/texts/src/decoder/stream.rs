@@ -111,23 +111,38 @@ enum Order {
     Big,
 }
 
-/// Byte order, if the text is UTF-16: by its mark, or as every second byte is NUL.
+/// Byte order, if the text is UTF-16: by its mark, or as it is text in this order.
 fn utf16(head: &[u8]) -> Option<Order> {
-    // A run of NULs is none: copytruncate leaves one.
-    let sample = &head[..head.len().min(4096) & !1];
-    let nuls = |at: usize| sample.iter().skip(at).step_by(2).filter(|byte| **byte == 0).count();
-    let (even, odd, half) = (nuls(0), nuls(1), sample.len() / 2);
-    // Logs are mostly ASCII: a mark without NULs is of something else.
-    match head {
-        [0xff, 0xfe, ..] if odd * 3 >= half => return Some(Order::Little),
-        [0xfe, 0xff, ..] if even * 3 >= half => return Some(Order::Big),
-        _ => {}
-    }
-    match half >= 4 {
-        true if odd * 10 >= half * 8 && even * 10 <= half => Some(Order::Little),
-        true if even * 10 >= half * 8 && odd * 10 <= half => Some(Order::Big),
-        _ => None,
-    }
+    let sample = &head[..head.len().min(4096)];
+    let orders = match sample {
+        [0xff, 0xfe, ..] => &[Order::Little][..],
+        [0xfe, 0xff, ..] => &[Order::Big],
+        _ => &[Order::Little, Order::Big],
+    };
+    orders.iter().copied().find(|order| is_text(sample, *order))
+}
+
+/// Whether the bytes are UTF-16 in this order. Bytes of ASCII in pairs are letters of Chinese, too; but a text of those has
+/// blanks, digits or line ends of its own, and other letters than such pairs.
+fn is_text(sample: &[u8], order: Order) -> bool {
+    let mark = usize::from(sample.starts_with(&[0xff, 0xfe]) || sample.starts_with(&[0xfe, 0xff]));
+    let pairs: Vec<[u8; 2]> = sample.chunks_exact(2).skip(mark).map(|pair| [pair[0], pair[1]]).collect();
+    let unit = |pair: &[u8; 2]| match order {
+        Order::Little => u16::from_le_bytes(*pair),
+        Order::Big => u16::from_be_bytes(*pair),
+    };
+    let is_ascii = |unit: u16| matches!(unit, 0x09 | 0x0a | 0x0d | 0x1b | 0x20..=0x7e);
+    let is_foreign = |unit: u16| matches!(unit, 0..0x20 | 0x7f..0xa0 | 0xd800..0xf900 | 0xfff0..);
+    let is_pair_of_ascii = |pair: &&[u8; 2]| pair.iter().all(|byte| matches!(byte, 0x20..=0x7e));
+    let ascii = pairs.iter().filter(|pair| is_ascii(unit(pair))).count();
+    let foreign = pairs.iter().filter(|pair| !is_ascii(unit(pair)) && is_foreign(unit(pair))).count();
+    let wide = pairs.len() - ascii;
+    let has_other_letters = pairs.iter().filter(is_pair_of_ascii).count() * 10 <= wide * 8;
+    // Characters beyond the basic plane are two units each, and few.
+    let is_clean = foreign * 10 <= pairs.len();
+    is_clean
+        && ascii >= 4
+        && (ascii * 10 >= pairs.len() * 8 || (ascii * 50 >= pairs.len() && has_other_letters))
 }
 
 /// UTF-16 as UTF-8; what is not UTF-16 is replaced.
@@ -193,5 +208,34 @@ impl<R: Read> Read for CarriageReturns<R> {
         let read = self.0.read(into)?;
         into[..read].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utf16_is_known_by_its_text_and_nothing_else_is() {
+        let texts = [
+            "12:00:01 starting\n",
+            "2026-11-29 03:12:44 致命错误:  无法映射匿名共享内存: 无法分配内存\r\n",
+            "大页内存不足，请检查系统设置。大页内存不足，请检查系统设置。 1\n 2\n",
+            "12:00 не хватает огромных страниц\n",
+        ];
+        for text in texts {
+            let units = || text.repeat(9).encode_utf16().collect::<Vec<u16>>();
+            let little: Vec<u8> = units().into_iter().flat_map(u16::to_le_bytes).collect();
+            let big: Vec<u8> = units().into_iter().flat_map(u16::to_be_bytes).collect();
+            assert_eq!(utf16(&little), Some(Order::Little), "{text}");
+            assert_eq!(utf16(&big), Some(Order::Big), "{text}");
+            assert_eq!(utf16(&[&[0xff, 0xfe], &little[..]].concat()), Some(Order::Little), "{text}");
+            assert_eq!(utf16(text.as_bytes()), None, "{text}");
+        }
+        let environment = b"PATH=/usr/bin:/bin\0HOME=/root\0JAVA_TOOL_OPTIONS=-Xmx1g\0LANG=C\0".repeat(9);
+        let truncated = [&[0; 600], &b"12:00:01 starting\n".repeat(20)[..]].concat();
+        for bytes in [&environment[..], &truncated, b"", b"a\0", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]] {
+            assert_eq!(utf16(bytes), None, "{bytes:?}");
+        }
     }
 }

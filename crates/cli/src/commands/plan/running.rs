@@ -51,7 +51,8 @@ impl RunningProgram {
             (None, [(pid, vmas)]) => (*pid, vmas, "JVM"),
             (None, []) => {
                 bail!(
-                    "process {pid} ({}) is neither a JVM nor a PostgreSQL or MariaDB server, and has started none",
+                    "process {pid} ({}) is neither a JVM nor a PostgreSQL or MariaDB server, and has started none: the pages that \
+                     another program needs are not known; its memory: hugewise inspect {pid}",
                     given.name
                 )
             }
