@@ -60,6 +60,10 @@ impl Explainer<'_> {
                 }
                 .to_owned()
             }));
+            said.extend(facts.hugetlb_limit.map(|limit| match limit {
+                Some(bytes) => format!("the control group limits the pages of a pool to {bytes}"),
+                None => "the control group has no limit on the pages of a pool".to_owned(),
+            }));
             if let (Some(available), Some(memory)) = (facts.available, facts.memory) {
                 said.push(format!("{available} of {memory} are available"));
             }

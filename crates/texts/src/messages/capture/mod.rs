@@ -84,7 +84,7 @@ pub struct Capture {
     /// Function of the JVM at the fault.
     pub frame: Option<String>,
     /// Setting whose value the next line has.
-    expected: Option<&'static str>,
+    expected: Option<String>,
     /// Whether the first line of a report was read.
     has_begun: bool,
 }
@@ -96,9 +96,20 @@ const BEGINNINGS: [&str; 3] = [
     " invoked oom-killer: ",
 ];
 
-/// Settings whose value is on the line behind their name.
-const ON_NEXT_LINE: [&str; 3] =
-    ["transparent_hugepage/enabled:", "transparent_hugepage/shmem_enabled:", "overcommit_memory:"];
+/// Ends of the names of settings whose value is on the line behind their name: a list of files, or a command that prints one.
+const ON_NEXT_LINE: [&str; 5] = [
+    "transparent_hugepage/enabled",
+    "transparent_hugepage/shmem_enabled",
+    "overcommit_memory",
+    "B.max",
+    "B.limit_in_bytes",
+];
+
+/// The setting whose value the next line has.
+fn named_for_next(line: &str) -> Option<String> {
+    let name = line.split_whitespace().next_back()?.trim_end_matches(':');
+    ON_NEXT_LINE.iter().any(|end| name.ends_with(end)).then(|| name.to_owned())
+}
 
 impl Capture {
     /// Whether the line begins the report of another program or moment than that of the lines before.
@@ -111,11 +122,11 @@ impl Capture {
         self.has_begun |= begins(line);
         let Some(patterns) = PATTERNS.as_ref() else { return };
         if let Some(name) = self.expected.take() {
-            self.facts(patterns, &format!("{name} {line}"));
+            self.facts(patterns, &format!("{name}: {line}"));
         }
         if patterns.needles.has_candidate(line) {
             self.facts(patterns, line);
-            self.expected = ON_NEXT_LINE.into_iter().find(|name| line.trim_end().ends_with(name));
+            self.expected = named_for_next(line);
         } else if let Some(fault) = self.fault.filter(|_| self.faulted_file.is_none()) {
             self.faulted_file = mapped(line, fault);
         }
@@ -252,7 +263,8 @@ hugetlbfs /dev/hugepages1G hugetlbfs rw,relatime,pagesize=1024M 0 0
 [1.0] 8388608 pages RAM
 [1.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null)
 [1.2] Out of memory: Killed process 30211 (batch) total-vm:5210116kB, anon-rss:4011408kB
-hugetlb.2MB.max: 0
+root@pod:/# cat /sys/fs/cgroup/hugetlb.2MB.max
+0
   hugepages-2Mi:      2Gi
 huge_pages = try
 [0.002s][info][gc,init] Large Page Support: Enabled (Explicit)

@@ -57,7 +57,7 @@ pub(super) const FACTS: &[Fact] = &[
     (r"Killed process .*anon-rss:(\d+)kB", |it, value| first(&mut it.killed, kib(value))),
     (r"(\d+) pages RAM", |it, value| first(&mut it.pages, value.parse().ok())),
     (r"^.*?Node \d+ \w+: \d+\*(\d+)kB ", |it, value| first(&mut it.base_kib, value.parse().ok())),
-    (r"\bhugetlb\.\w+?B\.max\b[: =]+(\d+|max)\b", |it, value| first(&mut it.hugetlb_limit, match value {
+    (r"\bhugetlb\.\w+?B\.(?:max|limit_in_bytes)\b[: =]+(\d+|max)\b", |it, value| first(&mut it.hugetlb_limit, match value {
         "max" => Some(None),
         bytes => bytes.parse().ok().map(|bytes| Some(Bytes(bytes))),
     })),

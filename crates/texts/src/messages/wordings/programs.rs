@@ -134,6 +134,11 @@ pub(super) const WORDINGS: &[Wording] = &[
         "libhugetlbfs could not place memory on huge pages: the pool or the limit of the control group is too small, or the \
          page size has no pool. The program continues on base pages.",
         "Grow the pool; hugectl and HUGETLB_MORECORE have no effect with glibc 2.34 and later"),
+    row(ProgramPool, Harm::Stopped, "hugeadm",
+        r"hugeadm: ?(?:ERROR|WARNING): ?(?<name>.{0,80})",
+        "scylla_prepare[2936]: hugeadm:ERROR: kernel does not support huge pages",
+        "hugeadm could not read or set the pools. What it says: {name}.",
+        "Look whether the machine has pools (hugewise check), and set one: hugewise apply --pool SIZE=N"),
     row(ProgramPool, Harm::NotHuge, "mimalloc",
         r"mimalloc: (?:warning|error): .*(?i:huge|large) .*(?i:page|memory)",
         "mimalloc: warning: unable to allocate huge (1GiB) page, trying large (2MiB) pages instead (errno: 12)",
