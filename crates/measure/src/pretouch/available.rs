@@ -75,6 +75,9 @@ mod tests {
             commit_limit: Reading::unknown("not asked"),
             committed: Reading::unknown("not asked"),
             hugetlb: Reading::Known(Bytes::ZERO),
+            anonymous_huge: Reading::unknown("not asked"),
+            shared_huge: Reading::unknown("not asked"),
+            file_huge: Reading::unknown("not asked"),
             default_size: Reading::unknown("not asked"),
             default_pool: Reading::unknown("not asked"),
         }
