@@ -56,7 +56,8 @@ final class Postgres implements AutoCloseable {
 
     void start() throws Exception {
         server = start("postgres", "-D", data.toString(), "-c", "port=" + port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-                "-c", "max_connections=40");
+                // Else it takes pages of a pool that tests beside this one make.
+                "-c", "max_connections=40", "-c", "huge_pages=off");
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
         while (true) {
             try (Connection _ = connect()) {
