@@ -76,7 +76,7 @@ impl Facts {
         let base_page = base_page::read(root);
         let meminfo = meminfo::read(root);
         let pools = Reading::from(pools::read(root));
-        let thp = thp::read(root);
+        let thp = thp::read_with_statistics(root);
         let mut sizes: Vec<PageSize> =
             pools.known().into_iter().flatten().map(|pool| pool.page_size).collect();
         sizes.extend(meminfo.default_size.known());

@@ -77,8 +77,8 @@ pub struct ThpSize {
     /// or the kernel is older than 6.11.
     pub shmem_enabled: Reading<Option<String>>,
     /// `stats/`: what the kernel counts for this size, by its names: since boot, but `nr_anon` and
-    /// `nr_anon_partially_mapped` now. Empty before Linux 6.10.
-    #[serde(default)]
+    /// `nr_anon_partially_mapped` now. Empty before Linux 6.10, and if only the settings were read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub statistics: BTreeMap<String, Reading<u64>>,
 }
 
@@ -195,7 +195,7 @@ fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {
             page_size: page_size(name)?,
             enabled: setting(name, "enabled"),
             shmem_enabled: setting(name, "shmem_enabled"),
-            statistics: read_statistics(root, name),
+            statistics: BTreeMap::new(),
         })
     });
     let mut sizes: Vec<ThpSize> = sizes.collect();
@@ -203,8 +203,18 @@ fn read_sizes(root: &Root, names: &[String]) -> Vec<ThpSize> {
     sizes
 }
 
-fn read_statistics(root: &Root, folder: &str) -> BTreeMap<String, Reading<u64>> {
-    let stats = path(folder).join("stats");
+/// The settings, and what the kernel counts for each size: dozens of files more.
+pub fn read_with_statistics(root: &Root) -> Thp {
+    let count = |mut size: ThpSize| {
+        size.statistics = statistics(root, size.page_size);
+        size
+    };
+    let settings = read(root);
+    Thp { sizes: settings.sizes.map(|sizes| sizes.into_iter().map(count).collect()), ..settings }
+}
+
+fn statistics(root: &Root, size: PageSize) -> BTreeMap<String, Reading<u64>> {
+    let stats = path_of(Some(size), "stats");
     let names = root.list(&stats).unwrap_or_default();
     let count = |name: String| {
         let count = root.value(stats.join(&name), "a number").into();
@@ -232,7 +242,8 @@ mod tests {
             ("sys/kernel/mm/transparent_hugepage/hugepages-64kB/stats/split", "many\n"),
             ("sys/kernel/mm/transparent_hugepage/hugepages-8kB/shmem_enabled", "always [inherit] never\n"),
         ]);
-        let thp = read(&root);
+        let thp = read_with_statistics(&root);
+        assert_eq!(read(&root).sizes.known().map(|sizes| sizes[1].statistics.len()), Some(0));
         assert_eq!(thp.enabled.known().map(String::as_str), Some("madvise"));
         assert_eq!(thp.pmd_size.known().map(|size| size.log2()), Some(21));
         assert_eq!(thp.khugepaged.max_ptes_none, Reading::Known(511));
