@@ -72,7 +72,7 @@ impl ProcessArgument {
         let is_outside = |pid: &u32| tree::parent(root, *pid).is_some_and(|parent| !pids.contains(&parent));
         let first: Vec<u32> = pids.iter().copied().filter(is_outside).collect();
         let describe = |pid: u32| {
-            let name = root.read(format!("proc/{pid}/comm")).unwrap_or_default();
+            let name = root.read(format!("proc/{pid}/comm")).unwrap_or_else(|_| "ended".to_owned());
             format!("{pid} ({})", plain(name.trim_end()))
         };
         match (&jvms[..], &first[..]) {

@@ -57,7 +57,8 @@ fn unit() -> TestResult {
     let plan: Value = serde_json::from_str(&planned.stdout)?;
     says(&plan["notes"].to_string(), &["this JVM runs as process"])?;
 
-    let mut shell = start(&group, &format!("{one} & {one}; wait"), 2)?;
+    // A shell gives what it starts in the background an empty input, at whose end it would end.
+    let mut shell = start(&group, &format!("exec 3<&0; {one} <&3 & {one}; wait"), 2)?;
     let refused = run(&["plan", "--pid", &unit]);
     end(&mut shell)?;
     says(&refused?.ended_with(2)?.stderr, &["has several programs; name a process: ", "(java), "])
