@@ -9,7 +9,7 @@ use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 const MAX_TEXTS: usize = 64;
 /// Characters of a class that are texts of their own.
 const MAX_CLASS: usize = 4;
-/// Beyond these bytes, a longer needle is no better.
+/// Length in bytes from which all needles count as equally rare.
 const LONG_ENOUGH: usize = 8;
 
 /// The needles of a list of patterns.

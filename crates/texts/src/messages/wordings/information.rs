@@ -36,7 +36,7 @@ pub(super) const WORDINGS: &[Wording] = &[
     row(Information, Harm::None, "a shell",
         r"^[^|]{0,80}[#$%>] +(?:sudo +)?(?:cat|e?grep|ls|head|tail|sysctl|echo|find|mount|umount|dmesg|journalctl|hugeadm|hugewise)\b",
         "root@web7:/# cat /sys/fs/cgroup/hugetlb.2MB.max",
-        "A command that somebody typed. What it printed follows.", ""),
+        "A command in a copy of a terminal; its output is on the next lines.", ""),
     row(Information, Harm::None, "/proc/meminfo",
         r"(?:AnonHugePages|ShmemHugePages|FileHugePages|HugePages_\w+|Hugepagesize|Hugetlb): +\d+(?: kB)?\s*$",
         "HugePages_Total:       0",
