@@ -3,17 +3,19 @@ package io.hugewise.cache;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
-import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Deque;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /// Keys of changes in their order, each with a size of 4 bytes before it, in arrays.
 final class UnwrittenKeys {
     private static final VarHandle INT = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.nativeOrder());
     private static final int CHUNK = 1 << 16;
 
-    private final Deque<Chunk> chunks = new ArrayDeque<>();
+    private @Nullable Chunk first;
+    private @Nullable Chunk last;
     private long added;
     private long taken;
 
@@ -23,6 +25,7 @@ final class UnwrittenKeys {
         final long time;
         int end;
         int next;
+        @Nullable Chunk following;
 
         Chunk(int size, long time) {
             keys = new byte[size];
@@ -32,49 +35,81 @@ final class UnwrittenKeys {
 
     synchronized void add(byte[] key, long now) {
         int size = Integer.BYTES + key.length;
-        Chunk last = chunks.peekLast();
-        if (last == null || last.end + size > last.keys.length) {
-            last = new Chunk(Math.max(CHUNK, size), now);
-            chunks.add(last);
+        Chunk chunk = last;
+        if (chunk == null || chunk.end + size > chunk.keys.length) {
+            chunk = new Chunk(Math.max(CHUNK, size), now);
+            if (last == null) {
+                first = chunk;
+            } else {
+                last.following = chunk;
+            }
+            last = chunk;
         }
-        INT.set(last.keys, last.end, key.length);
-        System.arraycopy(key, 0, last.keys, last.end + Integer.BYTES, key.length);
-        last.end += size;
+        INT.set(chunk.keys, chunk.end, key.length);
+        System.arraycopy(key, 0, chunk.keys, chunk.end + Integer.BYTES, key.length);
+        chunk.end += size;
         added++;
     }
 
-    /// Reads keys, the oldest first, of chunks that began at a time or before. They stay until [#drop].
-    ///
-    /// @param skipped number of the oldest keys that are not read
-    /// @param most number of keys
-    synchronized void read(int skipped, int most, long until, List<byte[]> to) {
-        int left = skipped;
-        for (Chunk chunk : chunks) {
-            if (chunk.time - until > 0) {
-                return;
-            }
-            for (int at = chunk.next; at < chunk.end; left--) {
-                int size = (int) INT.get(chunk.keys, at);
-                int from = at + Integer.BYTES;
-                at = from + size;
-                if (left <= 0) {
-                    if (to.size() == most) {
-                        return;
-                    }
-                    to.add(Arrays.copyOfRange(chunk.keys, from, at));
+    /// Reads keys of chunks that began at a time or before, the oldest first, each once. They stay until [#drop], after which
+    /// it is not used.
+    final class Reader {
+        private final long until;
+        private @Nullable Chunk chunk;
+        private int at;
+        private int count;
+
+        private Reader(long until) {
+            this.until = until;
+        }
+
+        /// Reads the keys that follow.
+        ///
+        /// @param most number of keys
+        /// @return the keys; none if there are no more
+        List<byte[]> next(int most) {
+            synchronized (UnwrittenKeys.this) {
+                List<byte[]> keys = new ArrayList<>();
+                for (Chunk left = left(); left != null && keys.size() < most; left = left()) {
+                    int from = at + Integer.BYTES;
+                    at = from + (int) INT.get(left.keys, at);
+                    keys.add(Arrays.copyOfRange(left.keys, from, at));
+                    count++;
                 }
+                return keys;
             }
         }
+
+        /// The chunk of the key that is next; `null` if there is none.
+        private @Nullable Chunk left() {
+            Chunk now = chunk;
+            if (now == null || (at == now.end && now.following != null)) {
+                now = now == null ? first : now.following;
+                at = now == null ? 0 : now.next;
+                chunk = now;
+            }
+            return now != null && now.time - until <= 0 && at < now.end ? now : null;
+        }
+
+        /// Number of keys that were read, for [#drop].
+        int count() {
+            return count;
+        }
+    }
+
+    Reader reader(long until) {
+        return new Reader(until);
     }
 
     /// Drops the oldest keys, which were read.
     synchronized void drop(int count) {
         for (int i = 0; i < count; i++) {
-            Chunk first = chunks.getFirst();
-            first.next += Integer.BYTES + (int) INT.get(first.keys, first.next);
+            Chunk chunk = Objects.requireNonNull(first);
+            chunk.next += Integer.BYTES + (int) INT.get(chunk.keys, chunk.next);
             taken++;
-            if (first.next == first.end) {
-                chunks.removeFirst();
+            if (chunk.next == chunk.end) {
+                first = chunk.following;
+                last = first == null ? null : last;
             }
         }
     }
@@ -94,7 +129,6 @@ final class UnwrittenKeys {
 
     /// Nanoseconds since the oldest key was added, or an older one; 0 if there is none.
     synchronized long age(long now) {
-        Chunk first = chunks.peekFirst();
         return first == null ? 0 : now - first.time;
     }
 }

@@ -367,12 +367,13 @@ final class WriteBehind<K, V> {
             changed.clear();
             retried.forEach(changed::add);
             retried = List.of();
-            int read = read(until, changed);
+            UnwrittenKeys.Reader reader = keys.reader(until);
+            read(reader, changed);
             evicted.keys(options.batch, changed);
             long now = System.nanoTime();
             changed.removeIf(key -> refusals.isAside(key, now));
             batches.write(new ArrayDeque<>(changed));
-            keys.drop(isEnded ? 0 : read);
+            keys.drop(isEnded ? 0 : reader.count());
             if (hasRoom()) {
                 wake();
             }
@@ -380,19 +381,11 @@ final class WriteBehind<K, V> {
     }
 
     /// Reads keys until there are enough different ones for a batch.
-    ///
-    /// @return number of keys that were read
-    private int read(long until, Set<KeyBytes> changed) {
-        int count = 0;
-        List<byte[]> read = new ArrayList<>();
+    private void read(UnwrittenKeys.Reader reader, Set<KeyBytes> changed) {
+        List<byte[]> read;
         do {
-            count += read.size();
-            read.clear();
-            if (changed.size() < options.batch) {
-                keys.read(count, options.batch - changed.size(), until, read);
-            }
+            read = reader.next(options.batch - changed.size());
             read.forEach(key -> changed.add(new KeyBytes(key, store.hash(key))));
         } while (!read.isEmpty());
-        return count;
     }
 }

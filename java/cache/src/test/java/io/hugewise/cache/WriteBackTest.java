@@ -9,7 +9,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -243,33 +242,5 @@ class WriteBackTest {
             assertThat(rows).isEmpty();
             assertThat(cache.getIfPresent(1L)).isNull();
         }
-    }
-
-    @Test
-    void keysOfChangesAreTakenInTheirOrder() {
-        var keys = new UnwrittenKeys();
-        List<byte[]> taken = new ArrayList<>();
-        for (int i = 0; i < 50_000; i++) {
-            keys.add(Arrays.copyOf(new byte[] {(byte) i}, 1 + i % 5), i);
-        }
-        keys.add(new byte[100_000], 60_000);
-        assertThat(keys.age(60_000)).isEqualTo(60_000);
-        keys.read(0, 10, -1, taken);
-        assertThat(taken).isEmpty();
-        while (keys.count() > 1) {
-            List<byte[]> some = new ArrayList<>();
-            keys.read(0, 500, 59_999, some);
-            keys.read(some.size(), 500 + some.size(), 59_999, some);
-            keys.drop(some.size());
-            taken.addAll(some);
-        }
-        assertThat(taken).hasSize(50_000);
-        for (int i = 0; i < taken.size(); i++) {
-            assertThat(taken.get(i)).hasSize(1 + i % 5).startsWith((byte) i);
-        }
-        keys.read(0, taken.size() + 10, 60_000, taken);
-        keys.drop(1);
-        assertThat(taken.getLast()).hasSize(100_000);
-        assertThat(keys.age(70_000)).isZero();
     }
 }
