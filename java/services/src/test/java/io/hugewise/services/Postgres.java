@@ -23,7 +23,8 @@ final class Postgres implements AutoCloseable {
 
     private final Path programs;
     private final Path data;
-    private final int port;
+    /// Of the server that runs: while none does, another program may take its port.
+    private volatile int port;
     private @Nullable Process server;
 
     Postgres(Path folder) throws Exception {
@@ -34,9 +35,6 @@ final class Postgres implements AutoCloseable {
         }
         Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwxrwxrwx"));
         data = folder.resolve("data");
-        try (var free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            port = free.getLocalPort();
-        }
         Process created = start("initdb", "--no-sync", "--auth=trust", "--username=shop", "-D", data.toString());
         if (created.waitFor() != 0) {
             throw new IOException("initdb failed");
@@ -55,20 +53,34 @@ final class Postgres implements AutoCloseable {
     }
 
     void start() throws Exception {
-        server = start("postgres", "-D", data.toString(), "-c", "port=" + port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-                // Else it takes pages of a pool that tests beside this one make.
-                "-c", "max_connections=40", "-c", "huge_pages=off");
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
         while (true) {
-            try (Connection _ = connect()) {
-                return;
+            Process running = server;
+            if (running == null || !running.isAlive()) {
+                server = startServer();
+            }
+            try (Connection connection = connect(); var shown = connection.createStatement().executeQuery("show data_directory")) {
+                shown.next();
+                if (shown.getString(1).equals(data.toString())) {
+                    return;
+                }
             } catch (SQLException error) {
-                if (System.nanoTime() > end || !server.isAlive()) {
+                if (System.nanoTime() > end) {
                     throw error;
                 }
-                Thread.sleep(100);
             }
+            Thread.sleep(100);
         }
+    }
+
+    /// Starts it at a port that was free just before; it ends if it is not any more.
+    private Process startServer() throws IOException {
+        try (var free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            port = free.getLocalPort();
+        }
+        return start("postgres", "-D", data.toString(), "-c", "port=" + port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+                // Else it takes pages of a pool that tests beside this one make.
+                "-c", "max_connections=40", "-c", "huge_pages=off");
     }
 
     Connection connect() throws SQLException {
