@@ -124,9 +124,7 @@ impl Running {
 
     /// Sends a signal by name.
     pub fn signal(&self, name: &str) -> Result<(), Box<dyn Error>> {
-        let id = self.child.id().to_string();
-        let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id]).status()?;
-        if sent.success() { Ok(()) } else { Err(format!("SIG{name} could not be sent to {id}").into()) }
+        send(name, self.child.id())
     }
 }
 
@@ -186,30 +184,57 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Ids and names of processes of these tests that still run after [`MAX_EXIT_TIME`].
+/// Ids and names of processes of these tests that still run after [`MAX_EXIT_TIME`]; they are killed, so that one
+/// failure does not become one of each later test.
 pub fn left_running() -> Vec<String> {
-    let marker = format!("{MARKER}={}", process::id());
     let begin = Instant::now();
     loop {
-        let left: Vec<String> = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| {
-                let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-                environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
-            })
-            .map(|entry| {
-                let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-                format!("{} {}", entry.file_name().to_string_lossy(), name.trim())
-            })
-            .collect();
+        let left = marked();
         // A killed process may still be releasing its memory.
         if left.is_empty() || begin.elapsed() > MAX_EXIT_TIME {
-            return left;
+            left.iter().for_each(|process| drop(send("KILL", process.id)));
+            return left.iter().map(|process| format!("{} {}", process.id, process.name)).collect();
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Kills programs that hugewise started and does not end, and waits for the end of hugewise's own processes.
+pub fn kill_programs() -> Result<(), Box<dyn Error>> {
+    wait_until("the end of hugewise's processes", || {
+        let left = marked();
+        // A child that was just forked has the name of hugewise until it executes the program.
+        let programs = left.iter().filter(|process| process.name != "hugewise");
+        programs.for_each(|process| drop(send("KILL", process.id)));
+        Ok(left.is_empty())
+    })
+}
+
+/// A process that these tests started, or a descendant of one.
+struct Marked {
+    id: u32,
+    name: String,
+}
+
+fn marked() -> Vec<Marked> {
+    let marker = format!("{MARKER}={}", process::id());
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
+    })
+    .map(|id| {
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        Marked { id, name: name.trim().to_owned() }
+    })
+    .collect()
+}
+
+/// Sends a signal by name.
+fn send(name: &str, id: u32) -> Result<(), Box<dyn Error>> {
+    let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id.to_string()]).status()?;
+    if sent.success() { Ok(()) } else { Err(format!("SIG{name} could not be sent to {id}").into()) }
 }
 
 /// The rounds of one backing, including warm-ups.

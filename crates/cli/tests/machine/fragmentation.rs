@@ -8,7 +8,7 @@ use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hugewise_linux::{
@@ -31,9 +31,9 @@ use crate::{
     TestResult, Trial,
     killed::{Moment, kill_many},
     needs::Need::{Fragment, Free, Root as Rights, Thp},
-    settings::{JOURNAL, MAX_WAIT_TIME, Snapshot},
+    settings::{JOURNAL, Snapshot},
     skip,
-    start::{INCONCLUSIVE, MARKER, Running, hugewise, left_running, run, run_command, says},
+    start::{INCONCLUSIVE, MARKER, Running, hugewise, kill_programs, run, run_command, says},
     trial,
 };
 
@@ -222,18 +222,13 @@ fn killed() -> TestResult {
 /// Kills `bench stall` at `moment`, restores; returns whether a journal was left behind.
 fn kill_once(moment: Moment) -> Result<bool, Box<dyn Error>> {
     let before = Snapshot::take()?;
-    // Ends after its parent: hugewise does not end the program that it records.
-    let program = "while [ -d /proc/$PPID ]; do sleep 0.05; done";
-    let mut running = Running::start(&mut stall(&["--", "sh", "-c", program]))?;
+    let mut running = Running::start(&mut stall(&["--", "sleep", "1000"]))?;
     moment.wait(&mut running, JOURNAL)?;
     let id = running.child.id();
     running.child.kill()?;
     running.wait()?;
-    let begin = Instant::now();
-    // The kernel ends it with its parent; releasing its memory takes a moment.
-    while let Some(left) = left_running().into_iter().find(|process| process.contains("hugewise")) {
-        assert!(begin.elapsed() < MAX_WAIT_TIME, "{left} is there");
-    }
+    // The kernel ends the process that fragments memory with its parent.
+    kill_programs()?;
     let owner = format!("\"owner\": {id},");
     let left = fs::read_to_string(JOURNAL).is_ok_and(|journal| journal.contains(&owner));
     // Without a journal, the draft of one may be left.
