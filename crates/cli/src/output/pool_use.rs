@@ -10,7 +10,7 @@ use hugewise_linux::{
 
 use super::terminal::plain;
 
-/// Largest number of users that are named.
+/// Largest number of users, or of segments, that are named.
 const MAX_USERS: usize = 8;
 
 /// For each pool with pages in use, the account of these pages, then its users, the largest first.
@@ -27,22 +27,36 @@ pub fn lines<'a>(users: &PoolUse, pools: impl Iterator<Item = &'a Pool>) -> Vec<
             account.shared,
             account.remainder()
         ));
-        if account.remainder() > Bytes::ZERO && users.unread > 0 {
-            lines.push(format!("  unknown: {} processes could not be read", users.unread));
-        } else if account.remainder() > Bytes::ZERO {
-            lines.push(
-                "  unknown: SysV segments that no process attaches (ipcs -m), or files of other mount namespaces"
-                    .to_owned(),
-            );
+        if account.remainder() > Bytes::ZERO {
+            lines.push(unknown(users, pool, account.remainder()));
         }
         lines.extend(named(users, pool));
     }
     lines
 }
 
+/// Who may use the pages whose user is unknown.
+fn unknown(users: &PoolUse, pool: &Pool, remainder: Bytes) -> String {
+    let possible = users.possible.iter();
+    let segments: Vec<String> = possible
+        .filter(|one| one.page_size_bytes == pool.page_size && one.bytes <= remainder)
+        .take(MAX_USERS)
+        .map(|one| format!("{} of {}", one.bytes, one.name))
+        .collect();
+    match (segments.as_slice(), users.unread) {
+        ([], 0) => {
+            "  unknown: files of other mount namespaces, or SysV segments of other IPC namespaces".to_owned()
+        }
+        ([], unread) => format!("  unknown: {unread} processes could not be read"),
+        (segments, _) => format!("  unknown: possibly {}, attached by no process", segments.join(", ")),
+    }
+}
+
 fn named(users: &PoolUse, pool: &Pool) -> Vec<String> {
-    let memory =
-        |one: &PoolMemory| (one.bytes, format!("{} of {}", plain(&one.name), processes(&one.processes)));
+    let memory = |one: &PoolMemory| {
+        let between = if one.processes.is_empty() { "," } else { " of" };
+        (one.bytes, format!("{}{between} {}", plain(&one.name), processes(&one.processes)))
+    };
     let of_pool = |one: &&PoolMemory| one.page_size_bytes == pool.page_size;
     let mut all: Vec<(Bytes, String)> =
         users.private.iter().chain(&users.shared).filter(of_pool).map(memory).collect();

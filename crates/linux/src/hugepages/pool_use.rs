@@ -12,11 +12,11 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::pools::Pool;
+use super::{base_page, pools::Pool};
 use crate::{
     proc::{
         mounts::{self, Mount},
-        process,
+        process, segments,
         smaps::{self, Vma},
     },
     root::Root,
@@ -28,8 +28,6 @@ use crate::{
 const MAX_FILES: usize = 4096;
 /// Largest depth of folders below a mount point.
 const MAX_DEPTH: usize = 4;
-/// Path of the SysV segments.
-const SEGMENTS: &str = "proc/sysvipc/shm";
 
 /// Users of the pools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +38,10 @@ pub struct PoolUse {
     pub private: Vec<PoolMemory>,
     /// Shared memory without a file here: SysV segments, memfd, shared anonymous memory, deleted files.
     pub shared: Vec<PoolMemory>,
+    /// SysV segments that no process attaches and whose pages may be of a pool: the kernel does not tell. They are not
+    /// part of an account.
+    #[serde(default)]
+    pub possible: Vec<PoolMemory>,
     /// Number of processes whose mappings could not be read.
     pub unread: usize,
 }
@@ -159,13 +161,26 @@ pub fn read(root: &Root, pools: &[Pool]) -> PoolUse {
         }
     }
     found.private.retain(|memory| memory.bytes > Bytes::ZERO);
-    let segments = segments(root);
-    for ((_, inode), memory) in &mut shared {
-        if let Some(bytes) = segments.get(inode).filter(|_| memory.name.starts_with("/SYSV")) {
-            memory.bytes = *bytes;
+    let base = base_page::read(root).known().copied();
+    let segments = base.map_or_else(Vec::new, |base| segments::read(root, base));
+    for ((_, inode), memory) in shared.iter_mut().filter(|(_, memory)| memory.name.starts_with("/SYSV")) {
+        if let Some(segment) = segments.iter().find(|segment| segment.id == *inode) {
+            memory.bytes = segment.resident_on(memory.page_size_bytes);
         }
     }
     found.shared = shared.into_values().collect();
+    for segment in segments.iter().filter(|segment| segment.attached == 0) {
+        for page in sizes.iter().filter(|page| segment.may_be_on(**page)) {
+            let certain = segment.is_counted_twice();
+            let list = if certain { &mut found.shared } else { &mut found.possible };
+            list.push(PoolMemory {
+                name: segment.to_string(),
+                page_size_bytes: *page,
+                bytes: segment.resident_on(*page),
+                processes: Vec::new(),
+            });
+        }
+    }
     found.files = files
         .into_iter()
         .map(|(id, file)| PoolFile {
@@ -243,24 +258,18 @@ fn below(
     }
 }
 
-/// Resident bytes of SysV segments, by their number.
-fn segments(root: &Root) -> BTreeMap<u64, Bytes> {
-    let text = root.read(SEGMENTS).unwrap_or_default();
-    let mut lines = text.lines().map(str::split_whitespace);
-    let Some(header) = lines.next().map(Iterator::collect::<Vec<_>>) else { return BTreeMap::new() };
-    let column = |name: &str| header.iter().position(|column| *column == name);
-    let Some((id, rss)) = column("shmid").zip(column("rss")) else { return BTreeMap::new() };
-    let segment = |line: std::str::SplitWhitespace<'_>| {
-        let words: Vec<&str> = line.collect();
-        Some((words.get(id)?.parse().ok()?, Bytes(words.get(rss)?.parse().ok()?)))
-    };
-    lines.filter_map(segment).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{testing::tree, units::Pages};
+
+    const SEGMENTS: &str = "key shmid perms size cpid nattch uid rss swap\n\
+                            0 9 600 16777216 70 2 0 16777216 0\n\
+                            77 12 600 8388608 71 0 26 4194304 0\n\
+                            0 13 600 4096 72 0 26 4096 0\n";
+
+    /// AT_PAGESZ 4096, and the end of the vector.
+    const BASE_IS_4K: &str = "\u{6}\0\0\0\0\0\0\0\0\u{10}\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
     #[test]
     fn the_account_of_a_pool_has_a_remainder() -> Result<(), Box<dyn std::error::Error>> {
@@ -292,8 +301,8 @@ mod tests {
             ("proc/9/smaps".to_owned(), smaps("/anon_hugepage (deleted)", "rw-p", 3, 20)),
         ];
         files.extend([7, 8, 9].map(|pid| (format!("proc/{pid}/smaps_rollup"), rollup.to_owned())));
-        files
-            .push((SEGMENTS.to_owned(), "key shmid perms size rss swap\n0 9 600 99 16777216 0\n".to_owned()));
+        files.push((segments::PATH.to_owned(), SEGMENTS.to_owned()));
+        files.push((base_page::AUXV.to_owned(), BASE_IS_4K.to_owned()));
         let files: Vec<(&str, &str)> =
             files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_dir, root) = tree(&files);
@@ -308,6 +317,8 @@ mod tests {
         };
         assert_eq!((account, found.unread), (expected, 0), "{found:?}");
         assert_eq!(account.remainder(), Bytes(84 * MIB));
+        let possible: Vec<&str> = found.possible.iter().map(|memory| memory.name.as_str()).collect();
+        assert_eq!(possible, ["SysV segment 12 (key 0x0000004d, user 26)"], "one is smaller than a page");
         assert_eq!(read(&root, &[Pool { free: Pages(100), ..pool }]), PoolUse::default());
         Ok(())
     }

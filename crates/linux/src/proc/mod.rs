@@ -8,6 +8,7 @@ pub mod mounts;
 pub mod overcommit;
 pub mod pressure;
 pub mod process;
+pub mod segments;
 pub mod smaps;
 pub mod task_stat;
 pub mod taskstats;
