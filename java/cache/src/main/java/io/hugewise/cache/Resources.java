@@ -22,10 +22,15 @@ final class Resources {
             return;
         }
         objects.close();
-        if (objects.store.close()) {
-            memory.close();
+        try {
+            objects.store.close();
+        } finally {
+            // Also if the memory could not be saved, for example because another program has truncated the file.
+            if (objects.store.space.isUnused) {
+                memory.close();
+                isClosed = true;
+            }
         }
-        isClosed = true;
     }
 
     /// Closes a cache that was collected; with write-back by a thread of its own, because other collected caches must not wait

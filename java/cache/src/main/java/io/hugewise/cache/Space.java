@@ -36,6 +36,8 @@ final class Space {
     /// Of the background work.
     final Failures failures = new Failures();
     private volatile boolean isClosed;
+    /// Whether all accesses have ended, and none can begin.
+    volatile boolean isUnused;
 
     Space(Segments segments, Chunks chunks, Evictor evictor, Retired retired, Clock clock, boolean canExpire,
             BooleanSupplier afterMaintenance) {
@@ -287,22 +289,21 @@ final class Space {
     /// Ends all accesses.
     ///
     /// @param save is called when no thread uses the memory any more
-    /// @return whether it was open
-    boolean close(Pins pins, Runnable save) {
+    void close(Pins pins, Runnable save) {
         taking.lock();
         evictor.lock.lock();
         try {
             if (isClosed) {
-                return false;
+                return;
             }
             isClosed = true;
             pins.close();
+            isUnused = true;
             save.run();
         } finally {
             evictor.lock.unlock();
             taking.unlock();
+            maintenance.close();
         }
-        maintenance.close();
-        return true;
     }
 }

@@ -367,12 +367,10 @@ final class Store {
         return space.limit(count);
     }
 
-    /// Ends all accesses; memory may be released then.
-    ///
-    /// @return whether it was open
-    boolean close() {
+    /// Ends all accesses; memory may be released then, also if saving has failed.
+    void close() {
         Stack.claim();
-        return space.close(pins, () -> {
+        space.close(pins, () -> {
             boolean isWritten = evictor.save();
             index.save();
             segments.save();
