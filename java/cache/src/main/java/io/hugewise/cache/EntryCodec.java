@@ -3,6 +3,7 @@ package io.hugewise.cache;
 import io.hugewise.memory.internal.Stack;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Objects;
 import java.util.function.BiConsumer;
 
 /// Keys and values of entries as objects.
@@ -40,11 +41,11 @@ final class EntryCodec<K, V> {
     }
 
     K key(KeyBytes key) {
-        return keys.read(MemorySegment.ofArray(key.bytes));
+        return key(MemorySegment.ofArray(key.bytes));
     }
 
     K key(MemorySegment bytes) {
-        return keys.read(bytes);
+        return Objects.requireNonNull(keys.read(bytes), "the serializer of keys has read null");
     }
 
     /// The bytes of a key as long as the entry is being read.
@@ -53,7 +54,7 @@ final class EntryCodec<K, V> {
     }
 
     V value(MemorySegment payload) {
-        return values.read(payload);
+        return Objects.requireNonNull(values.read(payload), "the serializer of values has read null");
     }
 
     /// The bytes of a value without its header.
