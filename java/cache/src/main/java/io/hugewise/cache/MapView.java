@@ -134,6 +134,12 @@ final class MapView<K, V> extends AbstractMap<K, V> implements ConcurrentMap<K, 
         return objects.compute(key, false, old -> old == null ? value : function.apply(old, value));
     }
 
+    /// Unlike the default, it ends if values are equal to none that is read again.
+    @Override
+    public void replaceAll(BiFunction<? super K, ? super V, ? extends V> function) {
+        keySet().forEach(key -> computeIfPresent(key, (of, value) -> Objects.requireNonNull(function.apply(of, value))));
+    }
+
     @Override
     public void clear() {
         objects.clear();

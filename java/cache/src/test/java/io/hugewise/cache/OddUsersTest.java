@@ -17,14 +17,20 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.IntUnaryOperator;
+import java.util.function.UnaryOperator;
 import java.util.stream.LongStream;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /// Users of a cache that do what they should not, or cannot do what they should. The cache works as before.
 @Timeout(value = 3, unit = TimeUnit.MINUTES, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class OddUsersTest {
     private static final long KEYS = 300;
+
+    @RegisterExtension
+    private final SharedMemoryFolder folder = new SharedMemoryFolder();
 
     private static void works(HugeCache<Long, byte[]> cache) {
         for (long key = 0; key < KEYS; key++) {
@@ -179,6 +185,59 @@ class OddUsersTest {
                 cache.getAll(keys);
                 cache.invalidateAll(keys);
             }
+        }
+    }
+
+    private record Reading(UnaryOperator<@Nullable byte[]> read) implements Serializer<byte[]> {
+        @Override
+        public int size(byte[] value) {
+            return value.length;
+        }
+
+        @Override
+        public void write(byte[] value, MemorySegment to) {
+            MemorySegment.copy(value, 0, to, ValueLayout.JAVA_BYTE, 0, value.length);
+        }
+
+        @Override
+        public byte[] read(MemorySegment from) {
+            return read.apply(from.toArray(ValueLayout.JAVA_BYTE));
+        }
+    }
+
+    @Test
+    void valuesEqualNoneThatIsReadAgain() {
+        try (var cache = HugeCache.builder(Serializers.longs(), new Reading(value -> value)).maximumBytes(4 << 20).build()) {
+            for (long key = 0; key < KEYS; key++) {
+                cache.put(key, new byte[1]);
+            }
+            cache.asMap().replaceAll((_, value) -> new byte[value.length + 1]);
+            assertThat(cache.asMap().values()).hasSize((int) KEYS).allMatch(value -> value.length == 2);
+            assertThatThrownBy(() -> cache.asMap().replaceAll((_, _) -> null)).isInstanceOf(NullPointerException.class);
+            assertThat(cache.asMap()).hasSize((int) KEYS);
+        }
+    }
+
+    @Test
+    void aSerializerReadsNull() {
+        try (var cache = HugeCache.builder(Serializers.longs(), new Reading(_ -> null)).maximumBytes(4 << 20).build()) {
+            cache.put(1L, new byte[1]);
+            assertThatThrownBy(() -> cache.asMap().putIfAbsent(1L, new byte[1])).isInstanceOf(NullPointerException.class);
+            assertThatThrownBy(() -> cache.get(1L, _ -> new byte[1])).isInstanceOf(NullPointerException.class);
+            assertThat(cache.get(2L, _ -> new byte[1])).hasSize(1);
+        }
+    }
+
+    @Test
+    void aFileCannotBeSaved() {
+        var builder = HugeCacheTest.small().file(folder.resolve("cache"));
+        var cache = builder.build();
+        assertThatThrownBy(() -> cache.store().space.close(new Pins(), () -> {
+            throw new InternalError("another program has truncated the file");
+        })).isInstanceOf(InternalError.class);
+        cache.close();
+        try (var next = builder.build()) {
+            works(next);
         }
     }
 }
