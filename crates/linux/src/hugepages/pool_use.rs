@@ -38,8 +38,8 @@ pub struct PoolUse {
     pub private: Vec<PoolMemory>,
     /// Shared memory without a file here: SysV segments, memfd, shared anonymous memory, deleted files.
     pub shared: Vec<PoolMemory>,
-    /// SysV segments that no process attaches and whose pages may be of a pool: the kernel does not tell. They are not
-    /// part of an account.
+    /// SysV segments that are attached to no process, and that may use pages of a pool. The kernel does not show whether
+    /// they do, so accounts leave them out.
     #[serde(default)]
     pub possible: Vec<PoolMemory>,
     /// Number of processes whose mappings could not be read.
@@ -95,7 +95,7 @@ impl PoolUse {
             memory.iter().filter(|one| one.page_size_bytes == size).map(|one| one.bytes).sum()
         };
         PoolAccount {
-            used: pool.total.saturating_sub(pool.free) * size,
+            used: pool.used() * size,
             private: sum(&self.private),
             files: self.files.iter().filter(|file| file.page_size_bytes == size).map(|file| file.bytes).sum(),
             shared: sum(&self.shared),
@@ -161,11 +161,15 @@ pub fn read(root: &Root, pools: &[Pool]) -> PoolUse {
         }
     }
     found.private.retain(|memory| memory.bytes > Bytes::ZERO);
+    let used = |size: PageSize| {
+        let pool = pools.iter().find(|pool| pool.node.is_none() && pool.page_size == size);
+        pool.map_or(Bytes::ZERO, |pool| pool.used() * size)
+    };
     let base = base_page::read(root).known().copied();
     let segments = base.map_or_else(Vec::new, |base| segments::read(root, base));
     for ((_, inode), memory) in shared.iter_mut().filter(|(_, memory)| memory.name.starts_with("/SYSV")) {
         if let Some(segment) = segments.iter().find(|segment| segment.id == *inode) {
-            memory.bytes = segment.resident_on(memory.page_size_bytes);
+            memory.bytes = segment.resident_on(memory.page_size_bytes, used(memory.page_size_bytes));
         }
     }
     found.shared = shared.into_values().collect();
@@ -176,7 +180,7 @@ pub fn read(root: &Root, pools: &[Pool]) -> PoolUse {
             list.push(PoolMemory {
                 name: segment.to_string(),
                 page_size_bytes: *page,
-                bytes: segment.resident_on(*page),
+                bytes: segment.resident_on(*page, Bytes(u64::MAX)),
                 processes: Vec::new(),
             });
         }

@@ -36,20 +36,21 @@ impl fmt::Display for Segment {
 }
 
 impl Segment {
-    /// Resident bytes if its pages are of a pool of pages of this size.
-    pub fn resident_on(&self, page: PageSize) -> Bytes {
-        let times = if self.is_counted_twice() { page.bytes().0 / self.base.bytes().0 } else { 1 };
+    /// Resident bytes if its pages are of a pool of pages of this size, of which `used` bytes are in use.
+    pub fn resident_on(&self, page: PageSize, used: Bytes) -> Bytes {
+        let is_possible = self.printed <= self.size.min(used);
+        let times = if is_possible { 1 } else { page.bytes().0 / self.base.bytes().0 };
         Bytes(self.printed.0 / times.max(1))
     }
 
     /// Whether its pages can be of a pool of pages of this size.
     pub fn may_be_on(&self, page: PageSize) -> bool {
-        let resident = self.resident_on(page);
+        let resident = self.resident_on(page, self.size);
         resident > Bytes::ZERO && resident <= self.size && resident.whole_pages(page) * page == resident
     }
 
-    /// Whether the kernel prints more resident bytes than it has, which it does for pages of pools only: since Linux
-    /// 6.7 it counts base pages, and multiplies by the size of a page of the pool.
+    /// Whether the kernel prints more resident bytes than the segment has. Linux 6.18 does so for pages of pools only: it
+    /// counts base pages, and multiplies by the size of a page of the pool.
     pub fn is_counted_twice(&self) -> bool {
         self.printed > self.size
     }
@@ -94,10 +95,13 @@ mod tests {
             ("2m".parse()?, "1g".parse()?, "4k".parse()?);
         let segments = read(&root, base);
         let on = |page| -> Vec<(u64, bool)> {
-            segments.iter().map(|one| (one.resident_on(page).0, one.may_be_on(page))).collect()
+            segments.iter().map(|one| (one.resident_on(page, one.size).0, one.may_be_on(page))).collect()
         };
         assert_eq!(on(page), [(4 << 20, true), (2 << 20, true), (1 << 20, false)]);
         assert!(on(large).iter().all(|(_, may)| !may), "{:?}", on(large));
+        // One page of a segment of 4 GiB is printed as 1 GiB: more than is in use of the pool.
+        let sparse = Segment { size: Bytes(4 << 30), printed: Bytes(1 << 30), ..segments[0].clone() };
+        assert_eq!(sparse.resident_on(page, Bytes(6 << 20)), Bytes(2 << 20));
         let twice: Vec<bool> = segments.iter().map(Segment::is_counted_twice).collect();
         assert_eq!(twice, [true, false, false]);
         Ok(())
