@@ -189,19 +189,21 @@ class OddUsersTest {
     }
 
     private record Reading(UnaryOperator<@Nullable byte[]> read) implements Serializer<byte[]> {
+        private static final Serializer<byte[]> BYTES = Serializers.bytes();
+
         @Override
         public int size(byte[] value) {
-            return value.length;
+            return BYTES.size(value);
         }
 
         @Override
         public void write(byte[] value, MemorySegment to) {
-            MemorySegment.copy(value, 0, to, ValueLayout.JAVA_BYTE, 0, value.length);
+            BYTES.write(value, to);
         }
 
         @Override
         public byte[] read(MemorySegment from) {
-            return read.apply(from.toArray(ValueLayout.JAVA_BYTE));
+            return read.apply(BYTES.read(from));
         }
     }
 
